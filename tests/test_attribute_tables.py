@@ -33,7 +33,7 @@ from dra_driver_gpu.testing.examples import NODES
 from dra_driver_gpu.testing.fabric import MemoryFabricManager
 from dra_driver_gpu.testing.node import GpuNode
 from dra_driver_nic import NicDriver, NicSettings
-from dra_driver_nic.machines import MACHINES as NIC_MACHINES
+from dra_driver_nic.testing.machines import MACHINES as NIC_MACHINES
 from dra_driver_plugin import PluginDriver, PluginSettings
 from dra_driver_plugin.testing import FakePlugin, wire_devices
 
@@ -200,7 +200,7 @@ SECTIONS: Final = {
     "dra.net": Section("drivers/nic/README.md", "## Attributes"),
     "plugin.dra.dev": Section("drivers/plugin/README.md", "## Devices"),
 }
-_NETLINK: Final = "the kernel tells it over netlink, not in files; drivers/nic/tests/test_devices.py has it"
+_NETLINK: Final = "the kernel tells it over netlink, not in files; drivers/nic/tests/describe/test_devices.py has it"
 NOT_HERE: Final = {
     "dra.net/alias": _NETLINK,
     "dra.net/ipv4": _NETLINK,

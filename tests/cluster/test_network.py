@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from dra_driver_nic.kernel import KernelNamespace
+from dra_driver_nic.network.kernel import KernelNamespace
 
 from tests.cluster.deployed import install
 from tests.cluster.driver_process import DriverUnderTest

@@ -92,7 +92,7 @@ BLOCKS: Final = {
     "drivers/gpu/README.md": {"kind: GpuConfig": SHOWN, "apiVersion:": OBJECTS},
     "drivers/gpu/USE-CASES.md": {"dra-sdk simulate": RUN_HERE, "DRA_GPU_DYNAMIC_MIG=true": PLACES},
     "drivers/nic/README.md": {
-        "apiVersion:": "drivers/nic/tests/test_examples.py",
+        "apiVersion:": "drivers/nic/tests/testing/test_examples.py",
         "$ dra-sdk nic top": "drivers/nic/tests/test_picture.py compares the picture",
     },
     "drivers/plugin/README.md": {

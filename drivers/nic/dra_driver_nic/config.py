@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from dra_driver_nic.links import LINK_SCOPE, LOCAL_TABLE, MAIN_TABLE, UNIVERSE
+from dra_driver_nic.network.links import LINK_SCOPE, LOCAL_TABLE, MAIN_TABLE, UNIVERSE
 from dra_sdk import OpaqueConfig
 from dra_sdk.hardware.vfio import Iommu, IommuField
 

@@ -9,15 +9,15 @@ from threading import Event
 from typing import Final
 
 from dra_driver_nic.config import NicConfig
-from dra_driver_nic.devices import DRIVER_NAME, make_pool
+from dra_driver_nic.describe.devices import DRIVER_NAME, make_pool
+from dra_driver_nic.describe.node import NicNode, OpenNamespace
 from dra_driver_nic.health import HealthMonitor
-from dra_driver_nic.leases import renewed_leases
-from dra_driver_nic.netlink import LinkEvents
-from dra_driver_nic.node import NicNode, OpenNamespace
+from dra_driver_nic.network.netlink import LinkEvents
+from dra_driver_nic.network.rdma_netlink import OpenRdmaSocket
 from dra_driver_nic.picture import draw, read_network
-from dra_driver_nic.prepare import prepare, unprepare
-from dra_driver_nic.rdma_netlink import OpenRdmaSocket
-from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
+from dra_driver_nic.prepare.claim import prepare, unprepare
+from dra_driver_nic.prepare.leases import renewed_leases
+from dra_driver_nic.prepare.sandbox import run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import (
     Claim,

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from threading import Event
 
-from dra_driver_nic.devices import NicRecord
-from dra_driver_nic.links import Link
-from dra_driver_nic.nics import Nic
-from dra_driver_nic.node import NicNode
-from dra_driver_nic.rdma import RdmaDevice, read_rdma_devices
+from dra_driver_nic.describe.devices import NicRecord
+from dra_driver_nic.describe.nics import Nic
+from dra_driver_nic.describe.node import NicNode
+from dra_driver_nic.network.links import Link
+from dra_driver_nic.network.rdma import RdmaDevice, read_rdma_devices
 from dra_sdk import DeviceHealth, DraError
 from dra_sdk.hardware import health
 from dra_sdk.hardware.health import HealthTracker

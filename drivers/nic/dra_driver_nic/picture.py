@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from string import ascii_letters
 from typing import Final
 
-from dra_driver_nic.attach import Attachment
-from dra_driver_nic.devices import NicRecord, record_name
-from dra_driver_nic.nics import Nic, read_nics
-from dra_driver_nic.node import NicNode
-from dra_driver_nic.sandbox import moves
+from dra_driver_nic.describe.devices import NicRecord, record_name
+from dra_driver_nic.describe.nics import Nic, read_nics
+from dra_driver_nic.describe.node import NicNode
+from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.sandbox import moves
 from dra_sdk import HeldClaim
 
 FREE: Final = "."

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig, VfConfig
-from dra_driver_nic.netlink import LinkEvents
+from dra_driver_nic.network.netlink import LinkEvents
 from dra_driver_nic.testing import PrivateNetworks, write_interface, write_rdma_device
 
 from dra_sdk import DraError, HealthStatus, PermanentError

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig, RouteConfig, VrfConfig
-from dra_driver_nic.fake_rdma import RdmaConnection, RdmaKernel, is_change
-from dra_driver_nic.links import Link, Namespace, Network, Vrf
+from dra_driver_nic.network.links import Link, Namespace, Network, Vrf
 from dra_driver_nic.testing import (
     EVERY_FIELD,
     PrivateNetworks,
@@ -26,6 +25,7 @@ from dra_driver_nic.testing import (
     wait_for_state,
     write_rdma_device,
 )
+from dra_driver_nic.testing.fake_rdma import RdmaConnection, RdmaKernel, is_change
 
 from dra_sdk import Node, PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request

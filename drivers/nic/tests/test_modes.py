@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dra_driver_nic import NicDriver, NicSettings
-from dra_driver_nic.machines import MACHINES
+from dra_driver_nic.testing.machines import MACHINES
 
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, claim, request

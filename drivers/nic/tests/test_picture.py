@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig
-from dra_driver_nic.machines import MACHINES
 from dra_driver_nic.testing import PrivateNetworks, run_sandbox
+from dra_driver_nic.testing.machines import MACHINES
 
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 INSIDE, REBOOTED = "tests/lab/inside", "tests/lab/rebooted"
 """The tests of the first boot, and those of the second."""
-NEEDS_KERNEL = "drivers/nic/tests/test_vrf.py::test_the_kernel_makes_and_removes_a_vrf"
+NEEDS_KERNEL = "drivers/nic/tests/prepare/test_attach.py::test_the_kernel_makes_and_removes_a_vrf"
 """A test of a driver that the kernels of other machines skip; it runs in the first boot too."""
 _FILES = ("status", "junit.xml")
 _ENDINGS = ("failure", "error", "skipped")

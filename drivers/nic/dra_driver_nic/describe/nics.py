@@ -1,0 +1,230 @@
+"""The network devices of a node, from sysfs and a snapshot by netlink.
+
+This is pure: `read_nics` reads files below a root, and takes what netlink says as an argument. Which of them claims may
+have is the subject of `dra_driver_nic.describe.selection`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from dra_driver_nic.network.links import INFINIBAND, LOOPBACK, Link, Snapshot
+from dra_driver_nic.network.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
+from dra_sdk.hardware import Host, PciDevice, link_name, numbered, optional, read_int, read_pci_devices
+from dra_sdk.hardware.vfio import is_vfio_driver
+
+NETWORK_CLASS: Final = 0x02
+OWN_SHARE_PREFIX: Final = "dramv"
+"""How the names begin of the macvlans and ipvlans that this driver makes on the node."""
+_OWN_SHARE: Final = re.compile(OWN_SHARE_PREFIX + r"[0-9a-f]{10}")
+_REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+|\d+")  # the second form is that of kernels before 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalFunction:
+    """The physical function of a virtual function.
+
+    pci: the function.
+    number: number of the virtual function.
+    interface: name of its network interface; empty if it is not in the node's namespace.
+    link: index of that interface; 0 if it is not there.
+    mtu: MTU of that interface, which a virtual function cannot exceed; 0 if it is not known.
+    speed: megabits per second. None if the interface reports none.
+    eswitch_mode: `legacy` or `switchdev`; empty if it is not known.
+    """
+
+    pci: PciDevice
+    number: int
+    interface: str = ""
+    link: int = 0
+    mtu: int = 0
+    speed: int | None = None
+    eswitch_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """One network device: an interface with its PCI function and RDMA devices, as far as it has them.
+
+    link: its interface. None for a device that has RDMA alone, and for a virtual function whose driver makes none.
+    addresses: global addresses of the interface, with prefix length.
+    pci: its PCI function. None for an interface in software.
+    pf: the physical function. None if this is no virtual function.
+    port: number of the port of a PCI function with several, from 0.
+    speed: megabits per second; of a virtual function that is switched off those of its physical one. None if neither
+        reports any.
+    rdma: its RDMA devices.
+    eswitch_mode: of a card: `legacy` or `switchdev`; empty if it is not known.
+    firmware: version of its firmware; empty if it is not known.
+    shared: whether it stays with the node, and claims get macvlans or ipvlans on it.
+    """
+
+    link: Link | None
+    addresses: tuple[str, ...] = ()
+    pci: PciDevice | None = None
+    pf: PhysicalFunction | None = None
+    port: int = 0
+    speed: int | None = None
+    rdma: tuple[RdmaDevice, ...] = ()
+    eswitch_mode: str = ""
+    firmware: str = ""
+    shared: bool = False
+
+    def __str__(self) -> str:
+        if self.link is not None:
+            return f"interface {self.link.name}"
+        if self.rdma:
+            return f"RDMA device {self.rdma[0].name}"
+        return f"function {self.pci.address}" if self.pci is not None else "a network device"
+
+    @property
+    def infiniband(self) -> bool:
+        """Whether it is InfiniBand and not Ethernet."""
+        if self.link is not None:
+            return self.link.arp_type == INFINIBAND
+        return any(port.link_layer == "InfiniBand" for each in self.rdma for port in each.ports)
+
+
+def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = None) -> tuple[Nic, ...]:
+    """The network devices of a node, by PCI address and port, then those in software by name.
+
+    Left out are the representors of virtual functions, the macvlans and ipvlans of claims, and the interface `lo`. A
+    virtual function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface
+    is in another network namespace.
+
+    places: PCI addresses and names of interfaces. Only the devices there are read, with the physical function of a
+        virtual one, and the virtual functions of a physical one. None for all.
+    """
+    return tuple(sorted(_Reader(host, snapshot, places).read(), key=_order))
+
+
+def _related(host: Host, places: Collection[str]) -> set[str]:
+    """The PCI addresses among some places, of their physical functions and of their virtual ones."""
+    found = {each for each in places if ":" in each}  # no name of an interface has one
+    for each in tuple(found):
+        path = host.sys / "bus/pci/devices" / each
+        links = [path / "physfn", *numbered(path, "virtfn").values()]
+        found |= {name for link in links if (name := link_name(link)) is not None}
+    return found
+
+
+class _Reader:
+    """Reads the devices of one node, and each file once: a card may have hundreds of virtual functions."""
+
+    def __init__(self, host: Host, snapshot: Snapshot, places: Collection[str] | None) -> None:
+        self._host, self._snapshot = host, snapshot
+        related = None if places is None else _related(host, places)
+        self._rdma = read_rdma_devices(host, related)
+        self._rdma_by_place: dict[
+            str, list[RdmaDevice]
+        ] = {}  # by interface where the kernel tells it, else by function
+        for device in self._rdma:
+            for place in device.interfaces or {device.pci}:
+                self._rdma_by_place.setdefault(place, []).append(device)
+        self._links: list[tuple[Link, str]] = []  # with the address of the function
+        self._switches: set[str] = set()  # functions with representors
+        for link in snapshot.links:
+            directory = host.sys / "class/net" / link.name
+            address = pci_address_of(directory)
+            if related is not None and places is not None and address not in related and link.name not in places:
+                continue
+            if address and _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
+                self._switches.add(address)
+            elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
+                self._links.append((link, address))
+        self._interfaces = {address: link for link, address in reversed(self._links) if address}
+        used = {address for _, address in self._links if address}
+        if related is None:
+            used |= {each.pci for each in self._rdma}
+            functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
+        else:
+            functions = read_pci_devices(host, only=related | used)
+        self._functions = {each.address: each for each in functions}
+        self._numbers = {
+            address: (pf, number)
+            for pf in self._functions.values()
+            if pf.sriov is not None
+            for number, address in enumerate(pf.sriov.vfs)
+        }
+
+    def read(self) -> list[Nic]:
+        """All devices, in no order."""
+        found = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
+        taken = {each.name for nic in found for each in nic.rdma}
+        for device in self._rdma:
+            pci = self._functions.get(device.pci)
+            if device.name not in taken and pci is not None:
+                found.append(self._without_interface(pci, device))
+        shown = {nic.pci.address for nic in found if nic.pci is not None}
+        for address in self._numbers.keys() - shown:
+            pci = self._functions.get(address)
+            if (
+                pci is not None
+                and pci.base_class == NETWORK_CLASS
+                and (pci.driver is None or is_vfio_driver(pci.driver))
+            ):
+                found.append(self._without_interface(pci))
+        return found
+
+    def _with_interface(self, link: Link, pci: PciDevice | None) -> Nic:
+        pf = self._physical_function(pci)
+        speed = _speed(self._host, link)
+        return Nic(
+            link=link,
+            addresses=tuple(each.address for each in self._snapshot.addresses.get(link.index, ()) if not each.scope),
+            pci=pci,
+            pf=pf,
+            port=(optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
+            speed=pf.speed if speed is None and pf is not None else speed,
+            rdma=tuple(self._rdma_of(link, pci)),
+            eswitch_mode=self._eswitch_mode(pci),
+            firmware=self._snapshot.firmware.get(link.name, ""),
+        )
+
+    def _without_interface(self, pci: PciDevice, *rdma: RdmaDevice) -> Nic:
+        pf = self._physical_function(pci)
+        speed = None if pf is None else pf.speed
+        return Nic(link=None, pci=pci, pf=pf, speed=speed, rdma=rdma, eswitch_mode=self._eswitch_mode(pci))
+
+    def _rdma_of(self, link: Link, pci: PciDevice | None) -> list[RdmaDevice]:
+        found = self._rdma_by_place.get(link.name, []) + (self._rdma_by_place.get(pci.address, []) if pci else [])
+        return sorted(found, key=lambda each: each.name)
+
+    def _physical_function(self, pci: PciDevice | None) -> PhysicalFunction | None:
+        if pci is None or pci.address not in self._numbers:
+            return None
+        pf, number = self._numbers[pci.address]
+        mode = self._eswitch_mode(pf)
+        link = self._interfaces.get(pf.address)
+        if link is None:
+            return PhysicalFunction(pci=pf, number=number, eswitch_mode=mode)
+        return PhysicalFunction(
+            pci=pf,
+            number=number,
+            interface=link.name,
+            link=link.index,
+            mtu=link.mtu,
+            speed=_speed(self._host, link),
+            eswitch_mode=mode,
+        )
+
+    def _eswitch_mode(self, pci: PciDevice | None) -> str:
+        """What devlink says; without it, a card that can have virtual functions and shows no representors is legacy."""
+        if pci is None or pci.sriov is None:
+            return ""
+        told = self._snapshot.eswitch_modes.get(pci.address)
+        return told or ("switchdev" if pci.address in self._switches else "legacy")
+
+
+def _speed(host: Host, link: Link) -> int | None:
+    """The speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
+    speed = text_or_empty(host.sys / "class/net" / link.name / "speed")
+    return int(speed) if speed.isdecimal() and int(speed) > 0 else None
+
+
+def _order(nic: Nic) -> tuple[bool, int, str, int, str]:
+    address = nic.pci.address if nic.pci is not None else ""
+    return (not address, len(address), address, nic.port, nic.link.name if nic.link is not None else "")

@@ -1,0 +1,426 @@
+"""The kernel's network namespaces by netlink: what `dra_driver_nic.network.links` describes, by the library pyroute2.
+
+The calling thread enters a namespace for as long as a function runs there; the rest of the process stays where it is. A
+thread for each namespace would do the same, but a busy node lets each switch between threads wait. Source:
+rtnetlink(7), setns(2), network_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+from typing import Any, Final, TypeVar
+
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.fibmsg import fibmsg
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from dra_driver_nic.network import dhcp, ethtool
+from dra_driver_nic.network.cards import read_eswitch_modes, read_firmware
+from dra_driver_nic.network.links import (
+    KERNEL,
+    LOCAL_TABLE,
+    LOOPBACK,
+    Address,
+    EthtoolLimits,
+    EthtoolSettings,
+    Link,
+    Neighbour,
+    Network,
+    NetworkError,
+    Route,
+    Rule,
+    Snapshot,
+    VfSettings,
+    Vrf,
+)
+from dra_driver_nic.network.netlink import Content, NetlinkSocket
+from dra_driver_nic.network.netlink_decode import RouteEntry, read_address, read_link, read_neighbour, read_route
+from dra_driver_nic.network.netlink_encode import (
+    address_content,
+    altname,
+    link_change,
+    neighbour_content,
+    new_link,
+    route_content,
+    rule_content,
+    vf_changes,
+)
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_OWN: Final = "/proc/thread-self/ns/net"
+_CLONE_NEWNET: Final = 0x40000000
+_SYSCTLS: Final = Path("/proc/sys/net")  # of the thread's own namespace
+# RTM_*
+_NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_NAME, _DELETE_NAME = 16, 17, 18, 108, 109
+_NEW_ADDRESS, _DELETE_ADDRESS, _GET_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 20, 21, 22, 24, 26
+_NEW_NEIGHBOUR, _GET_NEIGHBOUR, _NEW_RULE, _DELETE_RULE = 28, 30, 32, 33
+_REPLACE, _EXCLUSIVE, _CREATE, _APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_*
+_NEW: Final = _CREATE | _EXCLUSIVE
+_WITH_VFS, _WITHOUT_COUNTERS = 1, 8  # RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS of IFLA_EXT_MASK
+_INDEX: Final = slice(20, 24)  # where the index of an interface is in its message
+_LENGTH, _TABLE, _PROTOCOL = 17, 20, 21  # where these numbers of a route are in its message
+_PAGE: Final = 4096
+_IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
+
+
+class KernelNamespace:
+    """A network namespace, by its path, for one thread at a time. OSError if it cannot be opened.
+
+    The first `run` opens a netlink socket there, which is used until `close`. After an error another one is opened,
+    because the answers to a request that failed may still come.
+    """
+
+    def __init__(self, path: str | Path = _OWN) -> None:
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._netlink: NetlinkSocket | None = None
+
+    @property
+    def handle(self) -> int:
+        """The open file."""
+        return self._handle
+
+    def run(self, work: Callable[[Network], T]) -> T:
+        """Call a function while this thread is in the namespace. A thread that it starts would stay there."""
+        with _inside(self._handle):
+            try:
+                if self._netlink is None:
+                    self._netlink = NetlinkSocket()
+                return work(KernelNetwork(self._netlink))
+            except BaseException:
+                self._disconnect()
+                raise
+
+    def _disconnect(self) -> None:
+        netlink, self._netlink = self._netlink, None
+        if netlink is not None:
+            netlink.close()
+
+    def close(self) -> None:
+        """Close socket and file; the namespace stays as long as something else is in it."""
+        self._disconnect()
+        os.close(self._handle)
+
+
+@contextmanager
+def _inside(namespace: int) -> Iterator[None]:
+    """Let this thread be in a namespace, an open file. It always returns: the process ends if it cannot."""
+    before = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _set_namespace(namespace)
+        try:
+            yield
+        finally:
+            try:
+                _set_namespace(before)
+            except OSError:
+                log.critical("a thread cannot return from a network namespace, so the process ends", exc_info=True)
+                os.abort()
+    finally:
+        os.close(before)
+
+
+def _set_namespace(handle: int) -> None:
+    if _LIBC.setns(handle, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")
+
+
+class KernelNetwork:
+    """The network of the namespace in which the calling thread is."""
+
+    def __init__(self, netlink: NetlinkSocket) -> None:
+        self._netlink = netlink
+
+    # -- reading
+
+    def links(self) -> list[Link]:
+        """As `Network.links`."""
+        mask = Content({}, [("IFLA_EXT_MASK", _WITH_VFS | _WITHOUT_COUNTERS)])
+        with _reading("interfaces"):
+            found = [read_link(*each) for each in self._netlink.answers(ifinfmsg, _GET_LINK, mask)]
+        return sorted(found, key=lambda link: link.index)
+
+    def find(self, name: str) -> Link | None:
+        """As `Network.find`."""
+        found = self._find(name)
+        with _reading(f"interface {name}"):
+            return None if found is None else read_link(found, 0)
+
+    def index(self, name: str) -> int:
+        """As `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
+        found = self._find(name)
+        return 0 if found is None else int.from_bytes(found[_INDEX], sys.byteorder)
+
+    def _find(self, name: str) -> bytes | None:
+        wanted = Content({}, [("IFLA_ALT_IFNAME", name), ("IFLA_EXT_MASK", _WITHOUT_COUNTERS)])
+        try:
+            with _reading(f"interface {name}"):
+                return self._netlink.read_bytes(ifinfmsg, _GET_LINK, wanted)
+        except NetworkError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+
+    def addresses(self) -> dict[int, list[Address]]:
+        """As `Network.addresses`."""
+        found: dict[int, list[Address]] = {}
+        with _reading("addresses"):
+            for answer in self._netlink.answers(ifaddrmsg, _GET_ADDRESS):
+                if (read := read_address(*answer)) is not None:
+                    found.setdefault(read[0], []).append(read[1])
+        return found
+
+    def neighbours(self, link: int) -> list[Neighbour]:
+        """As `Network.neighbours`."""
+        with _reading("neighbours"):
+            found = [read_neighbour(*each) for each in self._netlink.answers(ndmsg, _GET_NEIGHBOUR)]
+        return [each[1] for each in found if each is not None and each[0] == link]
+
+    def snapshot(self) -> Snapshot:
+        """As `Network.snapshot`."""
+        routes: dict[int, list[Route]] = {}
+        shared: dict[int, list[str]] = {}
+        defaults: set[int] = set()
+        addresses = self.addresses()
+        with _reading("routes"):
+            for each in self._routes():
+                if each.link and each.route.protocol != KERNEL:
+                    routes.setdefault(each.link, []).append(each.route)
+                for link in {*each.hops}:
+                    shared.setdefault(link, []).append(each.route.destination)
+                if each.is_default:
+                    defaults |= {each.link, *each.hops} - {0}
+        links = self.links()
+        hardware = [each.name for each in links if not each.kind and each.arp_type != LOOPBACK]
+        return Snapshot(
+            links=links,
+            addresses=addresses,
+            routes=routes,
+            shared_routes=shared,
+            default_routes=frozenset(defaults),
+            firmware=read_firmware(hardware),
+            eswitch_modes=read_eswitch_modes() if hardware else {},
+        )
+
+    def _routes(self) -> Iterator[RouteEntry]:
+        """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
+        for family in (AF_INET, AF_INET6):
+            for answer in self._netlink.answers(rtmsg, _GET_ROUTE, Content({"family": family})):
+                if _is_wanted(*answer):
+                    each = read_route(*answer)
+                    if each.route.table != LOCAL_TABLE and not each.cached:
+                        yield each
+
+    # -- changing
+
+    def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
+        """As `Network.change`."""
+        changes: dict[str, Any] = {"ifname": name, "mtu": mtu, "address": mac}
+        if up is not None:
+            changes["state"] = "up" if up else "down"
+        told = ", ".join(f"{key} {value}" for key, value in changes.items() if value)
+        with _changing(f"set {told} of interface {link}"):
+            self._link(_NEW_LINK, link_change(link, name=name, mtu=mtu, mac=mac, up=up))
+
+    def _link(self, command: int, content: Content, flags: int = 0) -> None:
+        self._netlink.change(ifinfmsg, command, content, flags)
+
+    def set_master(self, link: int, master: int) -> None:
+        """As `Network.set_master`."""
+        with _changing(f"make interface {link} belong to interface {master}"):
+            self._link(_NEW_LINK, link_change(link, master=master))
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """As `Network.add_vrf`."""
+        with _changing(f"add VRF {vrf.name} with table {vrf.table}"):
+            self._link(_NEW_LINK, new_link(vrf.name, "vrf", ("IFLA_VRF_TABLE", vrf.table), up=True), _NEW)
+        for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
+            _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
+
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """As `Network.add_macvlan`."""
+        data = ("IFLA_MACVLAN_MODE", "bridge")
+        with _changing(f"add macvlan {name} on interface {parent}"):
+            self._link(_NEW_LINK, new_link(name, "macvlan", data, parent=parent, mac=mac), _NEW)
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """As `Network.add_ipvlan`."""
+        with _changing(f"add ipvlan {name} on interface {parent}"):
+            self._link(_NEW_LINK, new_link(name, "ipvlan", ("IFLA_IPVLAN_MODE", _IPVLAN_L2), parent=parent), _NEW)
+
+    def remove_link(self, link: int) -> None:
+        """As `Network.remove_link`."""
+        with _changing(f"remove interface {link}", errno.ENODEV):
+            self._link(_DELETE_LINK, Content({"index": link}))
+
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
+        """As `Network.move`."""
+        optional: list[tuple[str, Any]] = [("IFLA_NEW_IFINDEX", index), ("IFLA_IFNAME", name)]
+        wanted = [("IFLA_NET_NS_FD", namespace), *(each for each in optional if each[1])]
+        with _changing(f"move interface {link} to another network namespace{f' as {name}' if name else ''}"):
+            self._link(_NEW_LINK, Content({"index": link}, wanted))
+
+    def add_altname(self, link: int, name: str) -> None:
+        """As `Network.add_altname`."""
+        with _changing(f"give interface {link} the alternative name {name}"):
+            self._link(_NEW_NAME, altname(link, name), _CREATE | _APPEND)
+
+    def remove_altname(self, link: int, name: str) -> None:
+        """As `Network.remove_altname`."""
+        with _changing(f"remove the alternative name {name} of interface {link}"):
+            self._link(_DELETE_NAME, altname(link, name))
+
+    def add_address(self, link: int, address: Address) -> None:
+        """As `Network.add_address`."""
+        with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
+            self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _NEW)
+
+    def set_address(self, link: int, address: Address) -> None:
+        """As `Network.set_address`."""
+        with _changing(f"set address {address.address} of interface {link}"):
+            self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _CREATE | _REPLACE)
+
+    def remove_address(self, link: int, address: Address) -> None:
+        """As `Network.remove_address`."""
+        with _changing(f"remove address {address.address} of interface {link}", errno.EADDRNOTAVAIL):
+            self._netlink.change(ifaddrmsg, _DELETE_ADDRESS, address_content(link, Address(address=address.address)))
+
+    def add_route(self, link: int, route: Route) -> None:
+        """As `Network.add_route`."""
+        with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
+            self._netlink.change(rtmsg, _NEW_ROUTE, route_content(link, route), _NEW)
+
+    def add_rule(self, rule: Rule) -> None:
+        """As `Network.add_rule`."""
+        with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
+            self._netlink.change(fibmsg, _NEW_RULE, rule_content(rule), _NEW)
+
+    def remove_rule(self, rule: Rule) -> None:
+        """As `Network.remove_rule`."""
+        with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
+            self._netlink.change(fibmsg, _DELETE_RULE, rule_content(rule))
+
+    def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
+        """As `Network.add_neighbour`."""
+        with _changing(f"add neighbour {neighbour.address} to interface {link}"):
+            self._netlink.change(ndmsg, _NEW_NEIGHBOUR, neighbour_content(link, neighbour), _CREATE | _REPLACE)
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """As `Network.packet_socket`."""
+        try:
+            return dhcp.packet_socket(name)
+        except OSError as error:
+            raise NetworkError(f"interface {name} cannot be opened: {error.strerror}", error.errno or 0) from error
+
+    def set_vf(self, link: int, settings: VfSettings) -> None:
+        """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
+        for told, content in vf_changes(link, settings):
+            with _changing(f"set {told} of virtual function {settings.number} of interface {link}"):
+                self._link(_NEW_LINK, content)
+
+    # -- sysctls
+
+    def sysctls(self, name: str) -> dict[str, str]:
+        """As `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
+        found = {}
+        for prefix in ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"):
+            key = prefix.replace("/", ".")
+            try:
+                directory = os.open(f"{_SYSCTLS}/{prefix}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                for entry in os.listdir(directory):  # noqa: PTH208 (an attach reads 130 files twice)
+                    try:
+                        found[f"{key}.{entry}"] = _read_small(entry, directory)
+                    except OSError:
+                        continue
+            finally:
+                os.close(directory)
+        return found
+
+    def set_sysctl(self, name: str, key: str, value: str) -> None:
+        """As `Network.set_sysctl`."""
+        family, kind, entry = key.split(".")
+        _write_sysctl(_SYSCTLS / family / kind / name / entry, value)
+
+    # -- ethtool
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """As `Network.ethtool`."""
+        return ethtool.read(name)
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """As `Network.ethtool_limits`."""
+        return ethtool.read_limits(name)
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """As `Network.set_features`."""
+        return ethtool.set_features(name, features)
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """As `Network.set_channels`."""
+        ethtool.set_channels(name, channels)
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """As `Network.set_rings`."""
+        ethtool.set_rings(name, rings)
+
+
+def _is_wanted(data: bytes, begin: int) -> bool:
+    """Whether a route may be one of `KernelNetwork._routes`. Most of a node are not, and reading them takes time.
+
+    The number of a table above 255 is not here but in an attribute.
+    """
+    is_kernels = data[begin + _PROTOCOL] == KERNEL and data[begin + _LENGTH] > 0
+    return data[begin + _TABLE] != LOCAL_TABLE and not is_kernels
+
+
+def _read_small(name: str, directory: int) -> str:
+    """The content of a file of the kernel that is shorter than a page, without the layers of `open`."""
+    handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        return os.read(handle, _PAGE).decode("ascii").strip()
+    finally:
+        os.close(handle)
+
+
+def _write_sysctl(path: Path, value: str) -> None:
+    try:
+        path.write_text(value, encoding="ascii")
+    except OSError as error:
+        raise NetworkError(f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0) from error
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        number = error.code if isinstance(error, NetlinkError) else error.errno or 0
+        raise NetworkError(f"{what} cannot be read from the kernel: {error}", number) from error
+
+
+@contextmanager
+def _changing(what: str, *expected: int) -> Iterator[None]:
+    """Turn an error of netlink into a sentence; `expected` are numbers of errors that do no harm."""
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        number = error.code if isinstance(error, NetlinkError) else error.errno or 0
+        if number not in expected:
+            raise NetworkError(f"the kernel refused to {what}: {os.strerror(number)}", number) from error

@@ -1,0 +1,327 @@
+"""Preparing a claim: everything slow, so that a pod's sandbox only needs to move interfaces; and undoing it.
+
+What an interface is on the node goes into the claim's data; what changes here, the settings of a virtual function or
+its kernel driver, goes into the journal first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from dra_driver_nic.config import MACVLAN, NicConfig
+from dra_driver_nic.describe.devices import NicRecord, attributes, device_name, record_name
+from dra_driver_nic.describe.nics import Nic
+from dra_driver_nic.describe.node import NicNode
+from dra_driver_nic.network.links import Link, Network
+from dra_driver_nic.network.rdma import CONNECTION_MANAGER, pci_address_of
+from dra_driver_nic.prepare import status
+from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.leases import LEASE, end_lease, lease_address
+from dra_driver_nic.prepare.plan import Allocated, check_interface, plan_attachment
+from dra_driver_nic.prepare.rdma_links import LINKS, RdmaLink, links_on, one_at_a_time, restore_links
+from dra_driver_nic.prepare.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves, return_interface
+from dra_driver_nic.prepare.virtual_functions import VfStep
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    DeviceNode,
+    HeldClaim,
+    PermanentError,
+    PreparedDevice,
+    RetriableError,
+)
+from dra_sdk.hardware import read_pci_device
+from dra_sdk.hardware.vfio import Passthrough, vfio_device
+
+_SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
+_BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
+
+
+def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
+    """Set up a claim's devices, as far as that is possible without its pod."""
+    with node.namespace() as namespace:
+        nics, plans = namespace.run(lambda network: _plan(node, network, claim))
+    _check_together(claim, plans)
+    for device in claim.devices:
+        claim.deadline.check()
+        if device.admin_access:  # another claim may hold the device, so nothing is changed
+            yield device.prepared()
+            continue
+        nic, plan = nics[device.name], plans.get(record_name(device))
+        _begin(node, claim, device, nic, nics.values())
+        yield (_prepare if device.config.driver is None else _pass_through)(node, claim, device, nic, plan)
+
+
+def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Mapping[str, Nic], dict[str, Attachment]]:
+    """The claim's devices by name, with those that belong to them, and what happens to their interfaces, by record.
+
+    The network is read once, so all checks are about the same moment. Raises PermanentError or RetriableError.
+    """
+    snapshot = network.snapshot()
+    wanted = [(number, each) for number, each in enumerate(claim.devices) if not each.admin_access]
+    nics = node.devices(snapshot, {place for _, device in wanted for place in _places(device)})
+    if not {each.name for _, each in wanted} <= nics.keys():  # an overlay may say that a device is elsewhere
+        nics = node.devices(snapshot)
+    for _, device in wanted:
+        if device.name not in nics:
+            raise RetriableError(f"device {device.name}: {node.absence(device.name, snapshot)}")
+    for _, device in wanted:
+        _check(nics[device.name], device)
+    return nics, {
+        record_name(device): plan_attachment(node, network, snapshot, claim, nics[device.name], number=number)
+        for number, device in wanted
+        if nics[device.name].link is not None
+    }
+
+
+def _places(device: Allocated) -> Iterator[str]:
+    """Where a device was when it was published."""
+    attributes = {} if device.device is None else device.device.attributes
+    yield from (str(attributes[key]) for key in ("pciAddress", "ifName") if key in attributes)
+
+
+def unprepare(node: NicNode, claim: HeldClaim) -> None:
+    """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
+    if not claim.rebooted:
+        for each in reversed([*moves(claim)]):
+            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
+                bring_back(node, each, record)
+        for entry in reversed(claim.journal):
+            _undo(node, entry)
+    for device in claim.devices:
+        with node.records.locked(record_name(device)) as record:
+            if record.claim == claim.uid:
+                node.records.save(record_name(device), NicRecord())
+
+
+def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+    if LEASE in entry:
+        end_lease(node, entry)
+        return
+    if "functions" not in entry:
+        VfStep.from_entry(entry).restore(node)
+        return
+    step = Passthrough.from_entry(entry)
+    step.wait_until_free(node.access, f"network device {entry['device']}", _BUSY_SECONDS)
+    step.restore(node.access)
+    if entry[ATTACHMENT] is not None:
+        attachment = Attachment.from_entry(entry[ATTACHMENT])
+        _restore_new_interface(node, attachment)
+        links = [RdmaLink.from_entry(each) for each in entry.get(LINKS, ())]
+        with one_at_a_time(node, links), node.namespace() as namespace:
+            restore_links(node, links, namespace, attachment.host.name)
+
+
+def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
+    """A kernel driver that is bound again makes a new interface; make it what the old one was."""
+
+    def restored() -> bool:
+        with node.namespace() as namespace:
+            links = namespace.run(lambda network: network.links())
+            found = [each for each in links if _function_of(node, each) == attachment.pci]
+            for link in found[:1]:
+                if attachment.tag not in link.altnames:
+                    namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
+                return_interface(node, attachment, NicRecord())
+        return bool(found) or not (node.function(attachment.pci) / "driver").exists()
+
+    if not node.access.clock.until(restored, node.settings.return_seconds):
+        raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
+
+
+def _function_of(node: NicNode, link: Link) -> str:
+    return pci_address_of(node.host.sys / "class/net" / link.name)
+
+
+def _tag(network: Network, link: int, tag: str) -> None:
+    network.add_altname(link, tag)
+
+
+# -- checks
+
+
+def _check(nic: Nic, device: Allocated) -> None:
+    """Refuse a configuration that the device cannot have. Raises PermanentError with the field."""
+    config, link = device.config, nic.link
+    if config.rdma and not nic.rdma:
+        raise PermanentError(f"device {device.name} ({nic}): rdma is true, but it has no RDMA device")
+    if config.vf is not None and nic.pf is None:
+        raise PermanentError(f"device {device.name} ({nic}): vf is for virtual functions, and it is none")
+    if config.driver is not None and nic.pci is None:
+        raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
+    if link is None and not nic.rdma and config.driver is None:
+        bound = "no kernel driver" if nic.pci is None or nic.pci.driver is None else f"kernel driver {nic.pci.driver}"
+        raise PermanentError(
+            f"device {device.name} has {bound}, so it has no interface; ask for it with driver: vfio-pci"
+        )
+    if nic.shared and (config.driver is not None or config.vf is not None):
+        raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
+    if config.shared_mode is not None and not nic.shared:
+        raise PermanentError(f"device {device.name} ({nic}): sharedMode is for shared interfaces, and it is none")
+    if link is None and config.configures_interface:
+        raise PermanentError(
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
+        )
+    if link is not None:
+        check_interface(nic, link, device)
+
+
+def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) -> None:
+    """Refuse a name that two devices of the claim want, and an address that a device of this node has already."""
+    names: dict[str, str] = {}
+    addresses = dict(_addresses_of_others(claim.held()))
+    for device, plan in plans.items():
+        if plan.pod.name in names:
+            raise PermanentError(
+                f"devices {names[plan.pod.name]} and {device} would both be interface {plan.pod.name} in the pod; "
+                "give each request an interface.name of its own"
+            )
+        names[plan.pod.name] = device
+        _check_vrf(plans, device, plan)
+        _check_shared_mode(claim, plans, plan)
+        for each in plan.pod.addresses:
+            ip = str(ipaddress.ip_interface(each.address).ip)
+            if ip in addresses:
+                raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
+            addresses[ip] = f"device {device} of the same claim"
+
+
+def _check_shared_mode(claim: Claim[NicConfig], plans: Mapping[str, Attachment], plan: Attachment) -> None:
+    """Refuse an ipvlan on an interface that has a macvlan, and the other way round, as the kernel does."""
+    others = [(each, f"claim {held}") for held in claim.held() for each in attachments(held)]
+    for other, owner in [*others, *((each, "the same claim") for each in plans.values())]:
+        if plan.parent and other.parent == plan.parent and (other.kind or MACVLAN) != plan.kind:
+            raise RetriableError(
+                f"{plan}: sharedMode {plan.kind} is not possible now, because {owner} has a {other.kind or MACVLAN} on "
+                f"{plan.parent}, and the kernel has one of the two kinds on an interface at a time"
+            )
+
+
+def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
+    """Refuse a VRF that another device of the claim wants with another table, or whose name is that of an interface."""
+    vrf = plan.pod.vrf
+    if vrf is None:
+        return
+    for name, other in plans.items():
+        if other.pod.name == vrf.name:
+            raise PermanentError(
+                f"device {name} would be interface {vrf.name} in the pod, which is the VRF of device {device}; "
+                "give one of them another name"
+            )
+        if other.pod.vrf is not None and other.pod.vrf.name == vrf.name and other.pod.vrf.table != vrf.table:
+            raise PermanentError(
+                f"devices {device} and {name} would both have VRF {vrf.name} in the pod, with table {vrf.table} and "
+                f"with table {other.pod.vrf.table}; give them one table"
+            )
+
+
+def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:
+    for claim in held:
+        for each in attachments(claim):
+            for address in each.pod.addresses:
+                yield str(ipaddress.ip_interface(address.address).ip), f"{each} of {claim}"
+
+
+# -- steps
+
+
+def _prepare(
+    node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
+) -> PreparedDevice:
+    """RDMA, and an address by DHCP; the interface follows when the sandbox starts."""
+    nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
+    edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
+    rdma = _rdma_that_moves(node, device, nic)
+    links = links_on(nic, in_pod=device.config.rdma is not False) if plan is not None else []
+    data: dict[str, Any] = {RDMA: rdma} if rdma else {}
+    if links:
+        data[LINKS] = [each.entry for each in links]
+    if plan is None:
+        return device.prepared(edits, data=data, status=status.prepared())
+    if device.config.interface.dhcp:
+        shared = nic.link is not None and nic.link.kind in _SHARED_MAC
+        plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
+    data[ATTACHMENT] = plan.entry
+    network = status.network_data(plan)
+    told = {"interfaceName": network.interface_name, "mac": network.hardware_address}
+    return device.prepared(edits, data=data, status=status.waiting(plan), metadata=told)
+
+
+def _pass_through(
+    node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
+) -> PreparedDevice:
+    """Bind a PCI function to VFIO. Its interface ends, and is made what it was when the function is bound back."""
+    if nic.pci is None:
+        raise ValueError(f"device {device.name} is no PCI function")
+    step = Passthrough.plan(node.access, nic.pci)
+    entry = plan.entry if plan is not None else None
+    links = [each.entry for each in links_on(nic, in_pod=False)]
+    claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry, LINKS: links})
+    step.bind(node.access)
+    bound = vfio_device(read_pci_device(node.host, nic.pci.address))
+    edits = ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound))
+    return device.prepared(edits, status=status.prepared())
+
+
+def _client(plan: Attachment) -> str:
+    """The identifier of a DHCP client whose hardware address others have too: one for each claim and device."""
+    return f"00{plan.tag.encode().hex()}"
+
+
+def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, nics: Iterable[Nic]) -> None:
+    """Change the settings of a virtual function.
+
+    First the attributes of the device are kept, so that it is published as it is now while the claim has it.
+
+    nics: the devices that were read, among them all of the same card.
+    """
+    with node.records.locked(record_name(device)):
+        node.records.save(record_name(device), NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    _refuse_other_partition(node, nic, nics)
+    if device.config.vf is not None and nic.pf is not None:
+        step = VfStep.plan(node, nic.pf, device.config.vf)
+        claim.journal(step.entry)
+        step.apply(node)
+
+
+def _refuse_other_partition(node: NicNode, nic: Nic, nics: Iterable[Nic]) -> None:
+    """Refuse a physical function of which claims have virtual ones, and the other way round.
+
+    The scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
+    of this claim is written before, so of two claims at the same time at least one sees the other.
+    """
+    if nic.pci is None or nic.shared:
+        return
+    held = {str(each.attributes.get("pciAddress")): name for name, each in node.recorded().items()}
+    others = [nic.pf.pci.address] if nic.pf is not None else nic.pci.sriov.vfs if nic.pci.sriov is not None else ()
+    for address in others:
+        if address in held:
+            raise RetriableError(
+                f"device {device_name(nic)}: a claim has {held[address]}, and a physical function is used as a whole "
+                "or by its virtual functions; the cluster needs the feature DRAPartitionableDevices"
+            )
+    if nic.pf is None and others:
+        there = {each.pci.address for each in nics if each.pci is not None}
+        missing = [each for each in others if each not in there]
+        if missing:
+            raise RetriableError(f"device {device_name(nic)}: something else uses its virtual function {missing[0]}")
+
+
+def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
+    """The RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends when its device moves."""
+    if device.config.rdma is False or not nic.rdma or nic.shared or not node.moves_rdma():
+        return []
+    if nic.link is not None and nic.infiniband:
+        raise PermanentError(
+            f"device {device.name} ({nic}): RDMA devices move to pods here (`rdma system` is exclusive), and then the "
+            "kernel makes an interface of InfiniBand again; use `rdma system set netns shared`, or rdma: false"
+        )
+    return [each.name for each in nic.rdma if not each.parent]  # one in software cannot move: see `rdma_links`
+
+
+def _rdma_nodes(nic: Nic) -> list[str]:
+    nodes = [path for each in nic.rdma for path in each.nodes]
+    return [*nodes, CONNECTION_MANAGER] if nodes else []

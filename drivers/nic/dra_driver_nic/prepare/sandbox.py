@@ -1,0 +1,308 @@
+"""What happens when a pod's sandbox starts and stops: its interfaces and RDMA devices go there, and come back.
+
+All slow work was done in `dra_prepare`; here nothing is read that the claim's data does not have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from dra_driver_nic.describe.devices import NicRecord, record_name
+from dra_driver_nic.describe.node import NicNode
+from dra_driver_nic.network.dhcp import Lease
+from dra_driver_nic.network.links import Namespace, named
+from dra_driver_nic.prepare import status
+from dra_driver_nic.prepare.attach import Attachment, attach, detach, is_tagged
+from dra_driver_nic.prepare.cni import Call, Chain, CniError
+from dra_driver_nic.prepare.leases import with_lease
+from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
+from dra_driver_nic.prepare.shares import make_shares, remove_share
+from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
+
+log = logging.getLogger(__name__)
+ATTACHMENT = "attachment"
+"""The key of an attachment in the data of a device."""
+RDMA = "rdma"
+"""The key of the names of RDMA devices that move with the device, in its data."""
+
+_CALL: Final = "call"  # in a record: for whom plugins of CNI were called
+_RESULT: Final = "result"
+
+
+class InUseError(RetriableError):
+    """A device is in another pod. What its claim's status says stays true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A device that goes to a pod.
+
+    claim: its claim.
+    device: the device in the claim.
+    attachment: what happens to its interface. None for a device with RDMA alone.
+    rdma: the names of its RDMA devices that move as well, in the exclusive mode of the kernel.
+    links: its RDMA devices in software, which are removed here and made again there.
+    cni: what the status says of the plugins of CNI: their result as `cni`, a failed CHECK as `cniCheck`; empty
+        without plugins.
+    """
+
+    claim: HeldClaim
+    device: HeldDevice
+    attachment: Attachment | None
+    rdma: tuple[str, ...]
+    links: tuple[RdmaLink, ...] = ()
+    cni: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def record(self) -> str:
+        """The name of its record."""
+        return record_name(self.device)
+
+    def __str__(self) -> str:
+        return f"device {self.device.name}" if self.attachment is None else str(self.attachment)
+
+
+def moves(claim: HeldClaim) -> Iterator[Move]:
+    """The devices of a claim that move."""
+    for device in claim.devices:
+        entry, rdma = device.data.get(ATTACHMENT), tuple(device.data.get(RDMA, ()))
+        if entry is not None or rdma:
+            attachment = Attachment.from_entry(entry) if entry is not None else None
+            yield Move(claim, device, attachment, rdma, links_of(device))
+
+
+def attachments(claim: HeldClaim) -> Iterator[Attachment]:
+    """The interfaces that a claim moves."""
+    for each in moves(claim):
+        if each.attachment is not None:
+            yield each.attachment
+
+
+def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
+    """Move and configure all devices of a pod's claims, or none, and report what became of them.
+
+    Does nothing if the pod has them all. Raises PermanentError for a pod in the node's own network, RetriableError if
+    the kernel refuses a step.
+    """
+    wanted = [each for claim in pod.claims for each in moves(claim)]
+    if not wanted or _has_all(node, pod, wanted):
+        return
+    try:
+        moved = _attach(node, pod, wanted)
+    except InUseError:
+        raise
+    except DraError as error:
+        for each in wanted:
+            pod.report(each.claim, each.device, status.failed(error))
+        raise
+    for each in moved:
+        pod.report(each.claim, each.device, status.attached(each.attachment, each.cni))
+
+
+def _has_all(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> bool:
+    """Whether a pod has all devices: by the records, and by what is in its network namespace."""
+    for each in wanted:
+        record = node.records.read(each.record)
+        if not (record.attached and record.pod == pod.uid and record.namespace == pod.network_namespace):
+            return False
+    with node.pod_namespace(pod.network_namespace) as there:
+        return there is not None and all(_has(node, there, each) for each in wanted)
+
+
+def _has(node: NicNode, namespace: Namespace, move: Move) -> bool:
+    if move.attachment is not None:
+        return is_tagged(namespace, move.attachment)
+    return _has_rdma(node, namespace, move.rdma)
+
+
+def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[Move]:
+    """Move the devices; as they are moved, with the addresses that they have then."""
+    if not pod.network_namespace:
+        raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
+    with ExitStack() as stack:
+        records = {each.record: stack.enter_context(node.records.locked(each.record)) for each in wanted}
+        stack.enter_context(one_at_a_time(node, [link for each in wanted for link in each.links]))
+        namespace = stack.enter_context(node.namespace())
+        target = stack.enter_context(node.pod_namespace(pod.network_namespace))
+        if target is None:
+            raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
+        wanted = [_with_lease(each, records[each.record]) for each in wanted]
+        for each in wanted:
+            _take_from_before(node, namespace, each, records[each.record], pod)
+        for each in wanted:
+            record = records[each.record]
+            record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
+            record.namespace, record.tag = pod.network_namespace, each.attachment.tag if each.attachment else ""
+            node.records.save(each.record, record)
+        _attach_interfaces(node, (namespace, target), wanted)
+        try:
+            for each in wanted:
+                _send_rdma(node, each, namespace, target)
+            wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
+        except BaseException as error:
+            problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
+            if problems:
+                raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
+            raise
+        for each in wanted:
+            record = records[each.record]
+            record.attached = True
+            node.records.save(each.record, record)
+        return wanted
+
+
+def _with_lease(move: Move, record: NicRecord) -> Move:
+    """A move with the address that its interface has by DHCP now."""
+    if move.attachment is None or not record.lease:
+        return move
+    return replace(move, attachment=with_lease(move.attachment, Lease.from_entry(record.lease)))
+
+
+def _add_to_network(
+    node: NicNode, move: Move, record: NicRecord, pod: PodSandbox, namespaces: tuple[Namespace, Namespace]
+) -> Move:
+    """Call the plugins of CNI for an interface that is in the pod; the record says so first. Raises CniError."""
+    if move.attachment is None or not move.attachment.cni:
+        return move
+    call = Call(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
+    record.cni = {_CALL: asdict(call)}
+    node.records.save(move.record, record)
+    chain = _chain(node, move.attachment, namespaces[0], record)
+    result = chain.add(namespaces[1])
+    record.cni[_RESULT] = result
+    node.records.save(move.record, record)
+    problem = chain.check(namespaces[1], result)
+    if problem:
+        log.warning("%s", problem)
+    return replace(move, cni={"cni": result, **({"cniCheck": problem} if problem else {})})
+
+
+def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
+    """Undo that; what went wrong, if anything."""
+    if move.attachment is None or not record.cni:
+        return ""
+    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+        try:
+            _chain(node, move.attachment, namespace, record).delete(pod, record.cni.get(_RESULT, {}))
+        except CniError as error:
+            return str(error)
+    record.cni = {}
+    node.records.save(move.record, record)
+    return ""
+
+
+def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: NicRecord) -> Chain:
+    call = Call(**record.cni[_CALL])
+    return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
+
+
+def _attach_interfaces(node: NicNode, namespaces: tuple[Namespace, Namespace], wanted: Sequence[Move]) -> None:
+    """Make those that stand on shared interfaces, and move and configure all."""
+    interfaces = [each.attachment for each in wanted if each.attachment is not None]
+    try:
+        for move in wanted:
+            remove_links(node, move.links, namespaces[0])
+        make_shares(namespaces[0], interfaces)
+        attach(*namespaces, interfaces)
+    except Exception:
+        for each in interfaces:
+            remove_share(namespaces[0], each)
+        for move in wanted:
+            if move.attachment is not None:
+                restore_links(node, move.links, namespaces[0], move.attachment.host.name)
+        raise
+
+
+def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
+    if missing := node.move_rdma(move.rdma, namespace, pod):
+        raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
+    if move.attachment is not None:
+        make_links(node, move.links, pod, move.attachment.pod.name)
+
+
+def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
+    try:
+        bring_back(node, move, records[move.record])
+    except (DraError, OSError) as error:
+        return f"{move}: {error}"
+    return ""
+
+
+def _take_from_before(node: NicNode, namespace: Namespace, move: Move, record: NicRecord, pod: PodSandbox) -> None:
+    """Bring a device back that an earlier sandbox has, or that a crash has left on the way."""
+    attachment = move.attachment
+    if record.pod and record.pod != pod.uid:
+        with node.pod_namespace(record.namespace) as other:
+            if other is not None and _has(node, other, move):
+                raise InUseError(f"{move} is in pod {record.pod_name}; it can be in one pod only")
+    if record.namespace or (attachment is not None and is_tagged(namespace, attachment)):
+        bring_back(node, move, record)
+
+
+def _has_rdma(node: NicNode, namespace: Namespace, names: Collection[str]) -> bool:
+    return not node.rdma_in(namespace).keys().isdisjoint(names)
+
+
+def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
+    """Bring the devices of a move back from the pod in which they are: RDMA first, because it stands on the interface.
+
+    Raises RetriableError, also if only a plugin of CNI has failed; the devices are back then.
+    """
+    problem = _remove_from_network(node, move, record)
+    if move.rdma:
+        with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+            if pod is not None:
+                node.move_rdma(move.rdma, pod, namespace)
+    if move.attachment is not None:
+        if record.namespace:
+            with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+                remove_links(node, move.links, pod or namespace)
+        return_interface(node, move.attachment, record)
+        with node.namespace() as namespace:
+            remove_share(namespace, move.attachment)
+            restore_links(node, move.links, namespace, move.attachment.host.name)
+    if problem:
+        raise RetriableError(f"{move} is back, but {problem}")
+
+
+def return_interface(node: NicNode, attachment: Attachment, record: NicRecord) -> None:
+    """Bring an interface back from the pod in which it is, and restore it.
+
+    The kernel returns hardware from a namespace that has ended, a little later; interfaces in software end with it.
+    Raises RetriableError if hardware has not come back.
+    """
+    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+
+        def is_back() -> bool:
+            return detach(namespace, pod, attachment) or not _is_away(node, namespace, attachment, record)
+
+        seconds = node.settings.return_seconds
+        if not node.access.clock.until(is_back, seconds):
+            raise RetriableError(
+                f"{attachment} has not come back from {record.namespace} of pod {record.pod_name} in {seconds:g} s"
+            )
+
+
+def _is_away(node: NicNode, namespace: Namespace, attachment: Attachment, record: NicRecord) -> bool:
+    """Whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
+    if not record.namespace or not attachment.pci:
+        return False
+    is_there = namespace.run(lambda network: named(network, attachment.host.name)) is not None
+    return not is_there and (node.function(attachment.pci) / "driver").exists()
+
+
+def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
+    """Bring back what a pod's sandbox has. Raises RetriableError; `dra_unprepare` tries again."""
+    for claim in pod.claims:
+        for each in moves(claim):
+            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
+                if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
+                    bring_back(node, each, record)
+                    record.pod = record.pod_name = record.namespace = record.tag = ""
+                    record.attached = False
+                    node.records.save(each.record, record)
+                    pod.report(each.claim, each.device, status.detached())

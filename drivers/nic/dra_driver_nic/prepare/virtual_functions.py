@@ -1,0 +1,97 @@
+"""What the physical function prescribes for a virtual function while a claim has it: VLAN, trust, rates and more.
+
+The journal has the settings of before, because nobody can read them again after the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self
+
+from dra_driver_nic.config import VfConfig
+from dra_driver_nic.describe.nics import PhysicalFunction
+from dra_driver_nic.describe.node import NicNode
+from dra_driver_nic.network.links import Link, Network, VfSettings
+from dra_driver_nic.network.rdma import pci_address_of
+from dra_sdk import HardwareError, PermanentError
+
+_LINK_STATES: Final = {"auto": 0, "enable": 1, "disable": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class VfStep:
+    """A change of a virtual function's settings.
+
+    pf: PCI address of the physical function.
+    before: the settings before, of those that change.
+    after: the settings that the claim asks for.
+    """
+
+    pf: str
+    before: VfSettings
+    after: VfSettings
+
+    @classmethod
+    def plan(cls, node: NicNode, pf: PhysicalFunction, config: VfConfig) -> Self:
+        """What must change for a claim; changes nothing.
+
+        Raises PermanentError for a setting that the physical function does not have.
+        """
+        after = _wanted(pf.number, config)
+        with node.namespace() as namespace:
+            link = namespace.run(lambda network: _pf_link(node, network, pf.pci.address))
+        now = next((each for each in link.vfs if each.number == pf.number), None)
+        if now is None:
+            raise PermanentError(f"physical function {pf.pci.address} does not tell the settings of VF {pf.number}")
+        changed = {
+            each.name: getattr(now, each.name) for each in fields(after) if getattr(after, each.name) is not None
+        }
+        missing = sorted(name for name, value in changed.items() if value is None)
+        if missing:
+            raise PermanentError(f"physical function {pf.pci.address} has no setting {', '.join(missing)} for its VFs")
+        return cls(pf.pci.address, VfSettings(**changed), after)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Self:
+        """The change that a journal keeps."""
+        return cls(entry["pf"], VfSettings(**entry["before"]), VfSettings(**entry["after"]))
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What a journal keeps, as JSON."""
+        return {"pf": self.pf, "before": asdict(self.before), "after": asdict(self.after)}
+
+    def apply(self, node: NicNode) -> None:
+        """Make the change. Raises NetworkError."""
+        self._set(node, self.after)
+
+    def restore(self, node: NicNode) -> None:
+        """Make the settings what they were; of a card that was unplugged nothing is left to restore."""
+        if node.function(self.pf).exists():
+            self._set(node, self.before)
+
+    def _set(self, node: NicNode, settings: VfSettings) -> None:
+        with node.namespace() as namespace:
+            namespace.run(lambda network: network.set_vf(_pf_link(node, network, self.pf).index, settings))
+
+
+def _wanted(number: int, config: VfConfig) -> VfSettings:
+    return VfSettings(
+        number=number,
+        vlan=config.vlan,
+        qos=None if config.vlan is None else config.qos or 0,
+        trust=config.trust,
+        spoofchk=config.spoofchk,
+        min_tx_rate=config.min_tx_rate,
+        max_tx_rate=config.max_tx_rate,
+        link_state=None if config.link_state is None else _LINK_STATES[config.link_state],
+    )
+
+
+def _pf_link(node: NicNode, network: Network, address: str) -> Link:
+    """The interface of a physical function that knows its virtual functions. Raises HardwareError if there is none."""
+    for link in network.links():
+        if link.vfs and pci_address_of(node.host.sys / "class/net" / link.name) == address:
+            return link
+    raise HardwareError(f"physical function {address} has no interface on the node by which its VFs are set")
