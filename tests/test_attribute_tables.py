@@ -27,11 +27,12 @@ from dra_driver_amd.testing import RX7900XTX, KernelEffects, mi300x, write_gpus
 from dra_driver_cpu import CpuDriver, MemoryDriver
 from dra_driver_cpu.settings import CpuSettings
 from dra_driver_gpu import GpuDriver
-from dra_driver_gpu.nvml.memory import fake_gpu
+from dra_driver_gpu.fixtures import FixtureDriver
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing.examples import NODES
 from dra_driver_gpu.testing.fabric import MemoryFabricManager
 from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import fake_gpu
 from dra_driver_nic import NicDriver, NicSettings
 from dra_driver_nic.testing.machines import MACHINES as NIC_MACHINES
 from dra_driver_plugin import PluginDriver, PluginSettings
@@ -121,16 +122,16 @@ def memory_slices(nodes: Nodes) -> Slices:
 
 def gpu_slices(nodes: Nodes) -> Slices:
     """The driver's fixtures with MIG as it is and on demand, the nodes of the examples, and an HGX board."""
-    for fixture in sorted((Path(dra_driver_gpu.__file__).parent / "fixtures").iterdir()):
+    for file in sorted((Path(dra_driver_gpu.__file__).parent / "fixtures").glob("*/nvml.yaml")):
         for dynamic in (False, True):
-            node = nodes(f"{fixture.name}-{dynamic}")
-            shutil.copytree(fixture, node.root, dirs_exist_ok=True)
+            node = nodes(f"{file.parent.name}-{dynamic}")
+            shutil.copy(file, node.root)
             settings = GpuSettings(dynamic_mig=dynamic)
-            yield DriverHarness(GpuDriver, node, settings=settings).slices()
+            yield DriverHarness(FixtureDriver, node, settings=settings).slices()
     for name, example in NODES.items():
         node = nodes(name)
         example.write(node.root)
-        yield DriverHarness(GpuDriver, node, settings=GpuSettings.read(example.settings)).slices()
+        yield DriverHarness(FixtureDriver, node, settings=GpuSettings.read(example.settings)).slices()
     board = nodes("hgx")
     gpus = GpuNode(board.root, [fake_gpu("H100-80GB", minor) for minor in range(8)], machine=regular_machine(sockets=2))
     settings = GpuSettings(fabric_manager="/run/fm", passthrough=True, list_attributes=True, state_dir="/state")

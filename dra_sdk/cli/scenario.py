@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text
@@ -22,17 +21,17 @@ from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.cli.progress import phase
 from dra_sdk.cli.sources import (
     STDIN,
+    OpenedDriver,
     add_kind_flags,
     discovered_slices,
     file_names,
     file_title,
-    fixture_path,
+    opened_driver,
     read_kinds,
     read_objects,
 )
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name, read_settings
-from dra_sdk.tools.node_archive import opened_root
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
@@ -160,19 +159,18 @@ def print_bad_input(error: DraError) -> int:
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
     if not arguments.driver and (arguments.fixture or arguments.node):
         raise SettingsError("--fixture and --node need --driver NAME")
-    for driver, root, nodes in opened_drivers(arguments):
-        yield from discovered_slices(driver, root, nodes, profile)
+    for driver in opened_drivers(arguments):
+        yield from discovered_slices(driver, profile)
 
 
-def opened_drivers(arguments: argparse.Namespace) -> Iterator[tuple[str, Path, Sequence[str]]]:
-    """Each of the drivers that the flags name, the directory that it reads until the next one, and its nodes."""
+def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
+    """Each of the drivers that the flags name, one after the other."""
     nodes = list(dict.fromkeys(arguments.node))
     if arguments.driver and not nodes:
         nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
-    for driver in dict.fromkeys(arguments.driver):
-        fixture = fixture_path(driver, arguments.fixture) if arguments.fixture else Path("/")
-        with opened_root(fixture) as root:
-            yield driver, root, nodes
+    for name in dict.fromkeys(arguments.driver):
+        with opened_driver(name, arguments.fixture, nodes) as driver:
+            yield driver
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

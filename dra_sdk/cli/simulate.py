@@ -26,7 +26,7 @@ from dra_sdk.cli.answers import (
     wave_lines,
 )
 from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.hook_calls import load_driver, top
+from dra_sdk.cli.hook_calls import top
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
 from dra_sdk.cli.progress import phase
@@ -272,13 +272,13 @@ def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -
     A driver that cannot draw claims which are only planned is left out, with a note on stderr.
     """
     found: dict[str, list[str]] = {}
-    for name, root, nodes in opened_drivers(arguments):
-        driver = load_driver(name)
-        for node in nodes if driver.implements("dra_top") else ():
+    for source in opened_drivers(arguments):
+        driver = source.driver
+        for node in source.nodes if driver.implements("dra_top") else ():
             try:
-                lines = top(driver, Node(node, root), planned_claims(outcome.snapshot, driver.info.name, node))
+                lines = top(driver, Node(node, source.root), planned_claims(outcome.snapshot, driver.info.name, node))
             except DraError as error:
-                print(printable(f"note: the picture has none of driver {name}: {error}"), file=sys.stderr)
+                print(printable(f"note: the picture has none of driver {source.name}: {error}"), file=sys.stderr)
             else:
                 found.setdefault(node, []).extend([*([""] if node in found else []), *lines])
     return found

@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_amd.testing import mi300x, write_gpus
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.testing import GpuNode, MemoryAnswers, StubServer, build_stub
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml_stub import StubServer, build_stub
 from dra_driver_nic.testing import PrivateNetworks
 
 from dra_sdk.hardware import Host

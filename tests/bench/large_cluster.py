@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import yaml
 
-from dra_sdk.cli.sources import discovered_slices, fixture_path
+from dra_sdk.cli.sources import discovered_slices, opened_driver
 from dra_sdk.wire.profile import ServerProfile
 
 JSON = dict[str, Any]
@@ -73,8 +73,8 @@ def node(name: str) -> JSON:
 
 def devices() -> list[JSON]:
     """The ResourceSlices of MODEL_NODE, as its driver publishes them."""
-    with patch.dict(os.environ, SETTINGS):
-        source = next(discovered_slices(DRIVER, fixture_path(DRIVER, FIXTURE), [MODEL_NODE], ServerProfile.of("1.36")))
+    with patch.dict(os.environ, SETTINGS), opened_driver(DRIVER, FIXTURE, [MODEL_NODE]) as driver:
+        source = next(discovered_slices(driver, ServerProfile.of("1.36")))
     return [_published(each.value, index) for index, each in enumerate(source.documents)]
 
 

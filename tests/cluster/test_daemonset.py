@@ -110,12 +110,12 @@ def test_the_cpu_driver_serves_pods_and_is_replaced_without_a_gap(cluster: Clust
 def test_the_gpu_driver_finds_the_gpus_of_the_hosts_root(
     cluster: Cluster, apply: Any, tmp_path: Path, privileged: bool, fields: JSON
 ) -> None:
-    """A tree with `nvml.yaml` stands for the host's root."""
+    """A fixture stands for the host's root."""
     (tmp_path / "nvml.yaml").write_bytes((ROOT / "drivers/gpu/dra_driver_gpu/fixtures/l4x4/nvml.yaml").read_bytes())
     boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
     boot_id.parent.mkdir(parents=True)
     boot_id.write_text("of-this-test\n")
-    found = driver_objects("gpu", cluster, nodeSelector=None, **fields)
+    found = driver_objects("gpu", cluster, nodeSelector=None, run="dra_driver_gpu.fixtures:FixtureDriver", **fields)
     host, container = host_volume(found)
     host["hostPath"]["path"] = str(tmp_path)
     assert container["securityContext"].get("privileged", False) is privileged

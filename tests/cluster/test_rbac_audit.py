@@ -62,10 +62,16 @@ Permission = tuple[str, str, str]
 
 @dataclass
 class Driven:
-    """A driver of the chart: its key in the values, and the variables of its environment."""
+    """A driver of the chart.
+
+    key: its key in the values.
+    settings: the variables of its environment.
+    run: what `dra-sdk run` loads; empty: the key.
+    """
 
     key: str
     settings: dict[str, str] = field(default_factory=dict)
+    run: str = ""
 
     @property
     def driver(self) -> str:
@@ -267,7 +273,7 @@ def driven(folder: Path) -> Iterator[list[Driven]]:
             Driven("cpu", {"DRA_CPU_SHARED_POOL": "optional"}),
             Driven("memory"),
             Driven("nic", {f"DRA_NIC_{name}": value for name, value in nic.items()}),
-            Driven("gpu", {"DRA_SDK_HOST_ROOT": str(nvidia)}),
+            Driven("gpu", {"DRA_SDK_HOST_ROOT": str(nvidia)}, "dra_driver_gpu.fixtures:FixtureDriver"),
             Driven("gpu-amd", {"DRA_SDK_HOST_ROOT": str(amd)}),
             Driven("device-plugin", {"DRA_PLUGIN_DIRECTORY": plugins}),
         ]
@@ -304,7 +310,7 @@ def running(
             for name, value in each.settings.items():
                 patched.setenv(name, value)
             options = {"account": account, "program": "tests.cluster.impatient"}
-            started[each.account] = drivers.launch(each.key, each.driver, *flags, **options)
+            started[each.account] = drivers.launch(each.run or each.key, each.driver, *flags, **options)
     for driver in started.values():
         driver.wait(lambda driver=driver: driver.ready() and slices(driver))  # type: ignore[misc]
     return started

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from dra_driver_gpu.nvml.errors import NotSupportedError
-from dra_driver_gpu.nvml.memory.models import MODELS, gpu_instance_profile
 from dra_driver_gpu.nvml.queries import ask_offered, gpu_instance_profiles
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.nvml.real.handles import RealGpu
 from dra_driver_gpu.nvml.values import ComputeMode, EccCounter, EccKind, EventType
+from dra_driver_gpu.testing.nvml.models import MODELS, gpu_instance_profile
 
 from tests.gpu.conftest import Query
 

@@ -43,9 +43,9 @@ SWEEP_SECONDS: Final = 10.0
 class GpuDriver:
     """DRA driver `gpu.nvidia.com`. Without `settings` it has their defaults.
 
-    `nvml` makes the NVML for a node's root; by default it is the real library, or GPUs in memory if the root has a file
-    `nvml.yaml`. `effects` is everything else that is done to the node, by default for real. `fabric` makes the Fabric
-    Manager for a node's root and the path of its socket, if the settings have one.
+    `nvml` makes the NVML for a node's root, by default the real library. `effects` is everything else that is done to
+    the node, by default for real. `fabric` makes the Fabric Manager for a node's root and the path of its socket, if
+    the settings have one.
     """
 
     settings_class = GpuSettings

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
-from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
-from dra_driver_gpu.testing import GpuRig
+from dra_driver_gpu.testing.harness import GpuHarness
+from dra_driver_gpu.testing.nvml import FakeGpu, fake_gpu
 
 from dra_sdk.hardware.node_access import children
 from dra_sdk.testing.waiting import wait
@@ -23,28 +23,28 @@ def daemons_end_with_the_tests() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_gpus(tmp_path: Path) -> Callable[..., GpuRig]:
+def make_gpus(tmp_path: Path) -> Callable[..., GpuHarness]:
     """Makes a node with GPUs of these models and the driver on it."""
 
-    def make(*models: str | FakeGpu, **settings: Any) -> GpuRig:
+    def make(*models: str | FakeGpu, **settings: Any) -> GpuHarness:
         gpus = [fake_gpu(each, minor) if isinstance(each, str) else each for minor, each in enumerate(models)]
-        return GpuRig(tmp_path, gpus, **settings)
+        return GpuHarness(tmp_path, gpus, **settings)
 
     return make
 
 
 @pytest.fixture
-def make_node(make_gpus: Callable[..., GpuRig]) -> Iterator[Callable[..., GpuRig]]:
+def make_node(make_gpus: Callable[..., GpuHarness]) -> Iterator[Callable[..., GpuHarness]]:
     """As `make_gpus`; the daemons of the node end with the test."""
-    made: list[GpuRig] = []
+    made: list[GpuHarness] = []
 
-    def make(*models: str | FakeGpu, **settings: Any) -> GpuRig:
+    def make(*models: str | FakeGpu, **settings: Any) -> GpuHarness:
         made.append(make_gpus(*models, **settings))
         return made[-1]
 
     yield make
-    for rig in made:
-        rig.effects.kill(rig.effects.running_daemons(), force=True)
+    for harness in made:
+        harness.effects.kill(harness.effects.running_daemons(), force=True)
 
 
 @pytest.fixture
@@ -58,6 +58,6 @@ def config() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def make_rig_at() -> type[GpuRig]:
+def make_harness_at() -> type[GpuHarness]:
     """A node in a directory of its own."""
-    return GpuRig
+    return GpuHarness

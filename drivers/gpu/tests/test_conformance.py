@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from dra_driver_amd.testing import mi300x, write_gpus
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.testing import GpuNode, MemoryAnswers, StubServer, build_stub
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml_stub import StubServer, build_stub
 
 from dra_sdk.testing.conformance import Target, Timeouts, assert_conforms
 

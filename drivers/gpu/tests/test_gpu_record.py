@@ -41,8 +41,8 @@ def test_a_record_lists_the_steps_that_undo_every_claim():
 
 
 def test_an_unreadable_record_does_not_affect_claims_on_other_gpus(make_gpus, caplog):
-    rig = make_gpus("L4")
-    path = rig.node.file("/s/gpus/GPU-1/record.json", "[]")
-    rig.driver.prepare(claim("gpu"))
+    harness = make_gpus("L4")
+    path = harness.node.file("/s/gpus/GPU-1/record.json", "[]")
+    harness.driver.prepare(claim("gpu"))
     assert "what claims changed on GPU GPU-1 is not known" in caplog.text
     assert path.read_text() == "[]"

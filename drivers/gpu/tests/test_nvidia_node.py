@@ -8,13 +8,13 @@ from dra_sdk import HardwareError
 
 
 def test_programs_of_a_root_file_system_run_in_it(make_gpus):
-    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
-    root = f"{rig.node.root}/run/nvidia/driver"
-    bare = rig.nvidia_node.driver_command("nvidia-smi", "-L")
+    harness = make_gpus("L4", driver_root="/run/nvidia/driver")
+    root = f"{harness.node.root}/run/nvidia/driver"
+    bare = harness.nvidia_node.driver_command("nvidia-smi", "-L")
     assert bare.argv == [f"{root}/usr/bin/nvidia-smi", "-L"]
-    rig.node.link("/run/nvidia/driver/bin", "/usr/bin")
-    rig.node.file("/run/nvidia/driver/usr/bin/sh")
-    assert rig.nvidia_node.driver_command("nvidia-smi", "-L").argv == ["chroot", root, "/usr/bin/nvidia-smi", "-L"]
+    harness.node.link("/run/nvidia/driver/bin", "/usr/bin")
+    harness.node.file("/run/nvidia/driver/usr/bin/sh")
+    assert harness.nvidia_node.driver_command("nvidia-smi", "-L").argv == ["chroot", root, "/usr/bin/nvidia-smi", "-L"]
 
 
 def test_a_program_that_is_not_installed(make_gpus):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.nvml.memory import MemoryNvml
-from dra_driver_gpu.testing import GpuNode, StubServer, build_stub
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import MemoryNvml
+from dra_driver_gpu.testing.nvml_stub import StubServer, build_stub
 
 from tests.cluster.deployed import release
 from tests.cluster.drivers import Drivers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dra_driver_gpu.nvml.memory import MemoryNvml
-from dra_driver_gpu.nvml.memory.state import GpuInstanceState, GpuState
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import MemoryNvml
+from dra_driver_gpu.testing.nvml.state import GpuInstanceState, GpuState
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.manifests import config

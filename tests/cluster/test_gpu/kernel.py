@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.nvml.memory import MemoryNvml
-from dra_driver_gpu.nvml.memory.state import GpuState
 from dra_driver_gpu.settings import GpuSettings
-from dra_driver_gpu.testing import Answer, MemoryAnswers
-from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.nvml import MemoryNvml
+from dra_driver_gpu.testing.nvml.state import GpuState
+from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE, Answer
 
 from dra_sdk.hardware.vfio import VFIO_PCI
 from dra_sdk.testing import FakeEffects

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
 
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, container, pod, request, where

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
 
 from tests.cluster.features import HEALTH_IS_REPORTED_OF
 from tests.cluster.harness.cluster import Cluster

@@ -13,8 +13,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.testing import GpuNode, write_tools
+from dra_driver_gpu.testing.node import GpuNode, write_tools
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 from tests.cluster.harness.debian import find_busybox
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 from dra_sdk.hardware.node_access import Command, SystemEffects
 from dra_sdk.node.files import Files

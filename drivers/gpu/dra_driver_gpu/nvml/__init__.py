@@ -1,4 +1,4 @@
-"""NVML, narrowed to what a DRA driver needs: protocols, with a real implementation and one in memory."""
+"""NVML, narrowed to what a DRA driver needs: protocols and their real implementation."""
 
 from dra_driver_gpu.nvml.api import (
     ComputeInstance,

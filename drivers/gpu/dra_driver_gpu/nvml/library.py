@@ -15,7 +15,6 @@ from typing import Final
 
 from dra_driver_gpu.nvml.api import Nvml
 from dra_driver_gpu.nvml.errors import DriverNotLoadedError, LibraryNotFoundError, NvmlError
-from dra_driver_gpu.nvml.memory import FIXTURE_FILE, read_fixture
 from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_sdk import HardwareError, RetriableError
@@ -98,11 +97,10 @@ class NvmlLibrary:
 
 
 class NvmlLibraries:
-    """The NVML of each node root: from `make` if that is given, from a fixture, or the library of the driver there."""
+    """The NVML of each node root: from `make` if that is given, else the library of the driver there."""
 
     def __init__(self, driver_root: str, make: Callable[[Path], Nvml] | None = None) -> None:
-        self._driver_root = driver_root
-        self._make = make or self._find
+        self._make = make or (lambda root: RealNvml(follow(root, driver_root)))
         self._lock = Lock()
         self._libraries: dict[Path, NvmlLibrary] = {}
 
@@ -112,10 +110,6 @@ class NvmlLibraries:
             if root not in self._libraries:
                 self._libraries[root] = NvmlLibrary(self._make(root))
             return self._libraries[root]
-
-    def _find(self, root: Path) -> Nvml:
-        fixture = root / FIXTURE_FILE
-        return read_fixture(fixture) if fixture.exists() else RealNvml(follow(root, self._driver_root))
 
 
 def _initialize(nvml: Nvml) -> None:

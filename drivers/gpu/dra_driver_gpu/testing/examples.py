@@ -19,9 +19,9 @@ import yaml
 
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.gpu_record import JSON
-from dra_driver_gpu.nvml.memory import FIXTURE_FILE, FakeGpu, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import FIXTURE_FILE, FakeGpu, fake_gpu, read_fixture
 from dra_sdk.testing import DriverHarness, FakeNode
 from dra_sdk.testing.sysfs import regular_machine
 
@@ -117,7 +117,9 @@ class ExampleNode:
         """The slices that the driver publishes for it, on a tree below `directory`."""
         fake = FakeNode(directory, self.name)
         self.write(fake.root)
-        harness = DriverHarness(partial(GpuDriver, GpuSettings.read(self.settings)), fake)
+        nvml = read_fixture(fake.root / FIXTURE_FILE)
+        make = partial(GpuDriver, GpuSettings.read(self.settings), nvml=lambda _root: nvml)
+        harness = DriverHarness(make, fake)
         return [_slice(each["metadata"]["name"], each["spec"]) for each in harness.slices()]
 
     def _nic(self, nic: ExampleNic) -> JSON:

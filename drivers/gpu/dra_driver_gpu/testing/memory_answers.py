@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from dra_driver_gpu.nvml.api import Event
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode, error_of
-from dra_driver_gpu.nvml.memory import MemoryNvml
-from dra_driver_gpu.nvml.memory.handles import MemoryComputeInstance, MemoryGpu, MemoryGpuInstance, MemoryMigDevice
-from dra_driver_gpu.nvml.memory.library import MemoryEventSet
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, GpuInstanceProfileKind, Placement
 from dra_driver_gpu.nvml.values import ComputeMode, EccCounter, EccKind, EventType
+from dra_driver_gpu.testing.nvml import MemoryNvml
+from dra_driver_gpu.testing.nvml.handles import MemoryComputeInstance, MemoryGpu, MemoryGpuInstance, MemoryMigDevice
+from dra_driver_gpu.testing.nvml.library import MemoryEventSet
 from dra_driver_gpu.testing.nvml_stub import Answer
 
 _HANDLES: Final = (MemoryGpu, MemoryMigDevice, MemoryGpuInstance, MemoryComputeInstance, MemoryEventSet)

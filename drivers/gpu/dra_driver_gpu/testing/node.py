@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
-from dra_driver_gpu.nvml.memory.state import GpuState
+from dra_driver_gpu.testing.nvml import FakeGpu, MemoryNvml
+from dra_driver_gpu.testing.nvml.state import GpuState
 from dra_sdk.hardware import Host
 from dra_sdk.testing.sysfs import FakeMachine, FakePci, regular_machine
 

@@ -69,15 +69,15 @@ class AmdRig:
 
 
 @pytest.fixture
-def rig(dra_node: FakeNode) -> Any:
-    """Makes a node with these GPUs and the driver on it: `rig(mi300x(), passthrough=True)`."""
+def make_node(dra_node: FakeNode) -> Any:
+    """Makes a node with these GPUs and the driver on it: `make_node(mi300x(), passthrough=True)`."""
     return lambda *gpus, **settings: AmdRig(dra_node, gpus, settings)
 
 
 @pytest.fixture
-def make(rig: Any) -> Any:
+def make(make_node: Any) -> Any:
     """The driver alone, with its default settings."""
-    return lambda *gpus: rig(*gpus).driver
+    return lambda *gpus: make_node(*gpus).driver
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ class WholeWrites(KernelEffects):
 
 
 @pytest.fixture
-def survives(rig: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def survives(make_node: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     def check(gpu: Any, made_claim: Any, **settings: Any) -> int:
-        made = rig(gpu, **settings)
+        made = make_node(gpu, **settings)
         made.effects = made.make_effects(WholeWrites, [gpu])
         return assert_survives_crashes(made.driver, made_claim)
 

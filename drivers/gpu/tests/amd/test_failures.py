@@ -29,9 +29,9 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("scenario", list(SCENARIOS))
-def test_a_write_that_fails_leaves_the_node_as_it_was(rig: Any, scenario: str, after: bool) -> None:
+def test_a_write_that_fails_leaves_the_node_as_it_was(make_node: Any, scenario: str, after: bool) -> None:
     gpu, make_claim, settings, writes = SCENARIOS[scenario]
-    made = rig(gpu, **settings)
+    made = make_node(gpu, **settings)
     before = tree(made.node.root)
     allocated = made.driver.allocate(make_claim())
     for nth in range(1, writes + 1):

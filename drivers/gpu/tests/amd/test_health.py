@@ -42,8 +42,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(rig: Any) -> Any:
-    return lambda *gpus, **settings: Watched(rig(*gpus, settle_seconds=SETTLE, **settings))
+def watched(make_node: Any) -> Any:
+    return lambda *gpus, **settings: Watched(make_node(*gpus, settle_seconds=SETTLE, **settings))
 
 
 def test_healthy_gpus(watched: Any) -> None:
@@ -207,8 +207,8 @@ def test_a_gpu_that_is_divided_for_a_claim_is_one_device(watched: Any) -> None:
     assert node.look() == {"gpu-1-128": "uncorrectable error in sdma"}
 
 
-def test_the_hook_reports_until_it_is_stopped(rig: Any) -> None:
-    made, stop = rig(mi300x()), Event()
+def test_the_hook_reports_until_it_is_stopped(make_node: Any) -> None:
+    made, stop = make_node(mi300x()), Event()
     reports = made.make().dra_device_health(made.node.node, stop)
     assert [(each.device, each.status) for each in next(reports)] == [("gpu-1-128", HealthStatus.HEALTHY)]
     stop.set()
@@ -254,8 +254,8 @@ def test_a_counter_that_cannot_be_read_is_left_out(tmp_path: Any) -> None:
     assert read_error_counts(pci).uncorrectable == {"gfx": 0, "sdma": 0}
 
 
-def test_the_monitor_is_kept_between_two_calls_of_the_hook(rig: Any) -> None:
-    made = rig(mi300x())
+def test_the_monitor_is_kept_between_two_calls_of_the_hook(make_node: Any) -> None:
+    made = make_node(mi300x())
     driver = made.make()
     first: HealthMonitor = driver.health_monitor(made.node.node)
     assert driver.health_monitor(made.node.node) is first

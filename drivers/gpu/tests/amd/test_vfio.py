@@ -34,13 +34,13 @@ def vfio_nodes(made: Any, *paths: str) -> None:
         made.node.device_node(path, major=511, minor=minor)
 
 
-def test_without_passthrough_there_are_no_vfio_devices(rig: Any) -> None:
-    made = rig(mi300x(), mi300x(driver="vfio-pci"), mi300x(driver="gim", vfs=2))
+def test_without_passthrough_there_are_no_vfio_devices(make_node: Any) -> None:
+    made = make_node(mi300x(), mi300x(driver="vfio-pci"), mi300x(driver="gim", vfs=2))
     assert list(made.driver.devices) == ["gpu-1-128"]
 
 
-def test_a_gpu_for_a_virtual_machine(rig: Any) -> None:
-    found = rig(mi300x(), passthrough=True).driver.devices["gpu-vfio-0000-c1-00-0"]
+def test_a_gpu_for_a_virtual_machine(make_node: Any) -> None:
+    found = make_node(mi300x(), passthrough=True).driver.devices["gpu-vfio-0000-c1-00-0"]
     assert found.attributes == {
         "type": "vfio",
         "vendorID": "0x1002",
@@ -58,8 +58,8 @@ def test_a_gpu_for_a_virtual_machine(rig: Any) -> None:
     assert found.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
 
 
-def test_virtual_functions_are_published_and_their_gpu_is_not(rig: Any) -> None:
-    devices = rig(mi300x(driver="gim", vfs=2), passthrough=True).driver.devices
+def test_virtual_functions_are_published_and_their_gpu_is_not(make_node: Any) -> None:
+    devices = make_node(mi300x(driver="gim", vfs=2), passthrough=True).driver.devices
     assert list(devices) == ["gpu-vfio-0000-c1-02-0", "gpu-vfio-0000-c1-02-1"]
     found = devices["gpu-vfio-0000-c1-02-1"]
     assert found.attributes["isVF"] is True
@@ -79,28 +79,28 @@ def test_virtual_functions_are_published_and_their_gpu_is_not(rig: Any) -> None:
         (mi300x(vfs=1), ["gpu-1-128", "gpu-vfio-0000-c1-02-0"]),
     ],
 )
-def test_what_is_published_depends_on_the_driver(rig: Any, gpu: Any, published: list[str]) -> None:
-    assert list(rig(gpu, passthrough=True).driver.devices) == published
+def test_what_is_published_depends_on_the_driver(make_node: Any, gpu: Any, published: list[str]) -> None:
+    assert list(make_node(gpu, passthrough=True).driver.devices) == published
 
 
-def test_other_functions_are_not_published(rig: Any) -> None:
+def test_other_functions_are_not_published(make_node: Any) -> None:
     bridge = replace(RX7900XTX, class_code=0x060400, driver="vfio-pci")
-    assert rig(bridge, passthrough=True).driver.devices == {}
+    assert make_node(bridge, passthrough=True).driver.devices == {}
 
 
-def test_a_function_without_iommu_is_not_published(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_a_function_without_iommu_is_not_published(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     made.node.remove(f"/sys/bus/pci/devices/{GPU}/iommu_group")
     made.driver.discover()
     assert list(made.driver.devices) == ["gpu-1-128"]
 
 
-def test_every_release_accepts_its_slices(rig: Any) -> None:
-    rig(*[mi300x("cpx")] * 8, passthrough=True).driver.assert_publishable("1.36")
+def test_every_release_accepts_its_slices(make_node: Any) -> None:
+    make_node(*[mi300x("cpx")] * 8, passthrough=True).driver.assert_publishable("1.36")
 
 
-def test_from_amdgpu_to_vfio_and_back(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_from_amdgpu_to_vfio_and_back(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     before = dict(made.driver.devices)
     prepared = made.driver.prepare(claim(vm()))
     vfio_nodes(made, "/dev/vfio/20")
@@ -120,8 +120,8 @@ def test_from_amdgpu_to_vfio_and_back(rig: Any) -> None:
     made.driver.assert_clean()
 
 
-def test_a_partitioned_gpu_is_partitioned_again_afterwards(rig: Any) -> None:
-    made = rig(mi300x("cpx"), passthrough=True)
+def test_a_partitioned_gpu_is_partitioned_again_afterwards(make_node: Any) -> None:
+    made = make_node(mi300x("cpx"), passthrough=True)
     before = dict(made.driver.devices)
     prepared = made.driver.prepare(claim(vm()))
     made.driver.unprepare(prepared)
@@ -130,16 +130,16 @@ def test_a_partitioned_gpu_is_partitioned_again_afterwards(rig: Any) -> None:
     assert made.driver.devices == before
 
 
-def test_an_unbound_virtual_function_is_bound_alone_and_unbound_again(rig: Any) -> None:
-    made = rig(mi300x(driver="gim", vfs=3), passthrough=True)
+def test_an_unbound_virtual_function_is_bound_alone_and_unbound_again(make_node: Any) -> None:
+    made = make_node(mi300x(driver="gim", vfs=3), passthrough=True)
     prepared = made.driver.prepare(claim(vm(count=2)))
     assert [made.driver_of(f"0000:c1:02.{n}") for n in range(3)] == ["vfio-pci", "vfio-pci", None]
     made.driver.unprepare(prepared)
     assert [made.driver_of(f"0000:c1:02.{n}") for n in range(3)] == [None, None, None]
 
 
-def test_a_function_that_the_operator_bound_stays_bound(rig: Any) -> None:
-    made = rig(mi300x(driver="vfio-pci"), passthrough=True)
+def test_a_function_that_the_operator_bound_stays_bound(make_node: Any) -> None:
+    made = make_node(mi300x(driver="vfio-pci"), passthrough=True)
     vfio_nodes(made, "/dev/vfio/20")
     prepared = made.driver.prepare(claim(vm()))
     assert set(prepared.container().devices) == {"/dev/vfio/20"}
@@ -149,8 +149,8 @@ def test_a_function_that_the_operator_bound_stays_bound(rig: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["spx", "cpx"])
-def test_the_gpu_and_its_vfio_device_exclude_each_other(rig: Any, mode: str) -> None:
-    made = rig(mi300x(mode), passthrough=True)
+def test_the_gpu_and_its_vfio_device_exclude_each_other(make_node: Any, mode: str) -> None:
+    made = make_node(mi300x(mode), passthrough=True)
     gpu = claim(request("gpu", where='device.attributes["gpu.amd.com"].type != "vfio"'))
     prepared = made.driver.prepare(gpu)
     with pytest.raises(NotAllocatedError):
@@ -161,8 +161,8 @@ def test_the_gpu_and_its_vfio_device_exclude_each_other(rig: Any, mode: str) -> 
         made.driver.allocate(gpu)
 
 
-def test_a_gpu_in_use_is_not_passed_through(rig: Any) -> None:
-    made = rig(mi300x("cpx"), passthrough=True)
+def test_a_gpu_in_use_is_not_passed_through(make_node: Any) -> None:
+    made = make_node(mi300x("cpx"), passthrough=True)
     made.open_by(77, "/dev/dri/renderD135")
     with pytest.raises(RetriableError, match="was still in use after 0 s, by processes 77"):
         made.driver.prepare(claim(vm()))
@@ -170,8 +170,8 @@ def test_a_gpu_in_use_is_not_passed_through(rig: Any) -> None:
     assert made.records() == []
 
 
-def test_a_gpu_of_a_running_machine_is_not_taken_back(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_a_gpu_of_a_running_machine_is_not_taken_back(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     prepared = made.driver.prepare(claim(vm()))
     made.open_by(77, "/dev/vfio/20")
     with pytest.raises(RetriableError, match="by processes 77"):
@@ -182,8 +182,8 @@ def test_a_gpu_of_a_running_machine_is_not_taken_back(rig: Any) -> None:
     assert made.driver_of() == "amdgpu"
 
 
-def test_a_gpu_whose_group_another_driver_uses_cannot_be_passed_through(rig: Any) -> None:
-    made = rig(mi300x(), mi300x(), passthrough=True)
+def test_a_gpu_whose_group_another_driver_uses_cannot_be_passed_through(make_node: Any) -> None:
+    made = make_node(mi300x(), mi300x(), passthrough=True)
     link = made.node.path("/sys/bus/pci/devices/0000:c2:00.0/iommu_group")
     target = link.readlink().with_name("20")
     link.unlink()
@@ -208,16 +208,16 @@ def test_a_gpu_whose_group_another_driver_uses_cannot_be_passed_through(rig: Any
         (iommu("PreferIommuFD", api=True), {"/dev/vfio/devices/vfio3", "/dev/iommu"}),
     ],
 )
-def test_the_iommu_interface(rig: Any, config: dict[str, Any], nodes: set[str]) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_the_iommu_interface(make_node: Any, config: dict[str, Any], nodes: set[str]) -> None:
+    made = make_node(mi300x(), passthrough=True)
     made.node.file(f"/sys/bus/pci/devices/{GPU}/vfio-dev/vfio3/uevent")
     vfio_nodes(made, "/dev/vfio/20", "/dev/vfio/vfio", "/dev/vfio/devices/vfio3", "/dev/iommu")
     prepared = made.driver.prepare(claim(vm(), config=config))
     assert set(prepared.container().devices) == nodes
 
 
-def test_a_configuration_of_the_wrong_kind_is_an_error(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_a_configuration_of_the_wrong_kind_is_an_error(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     divided = {"apiVersion": GpuConfig.api_version, "kind": "GpuConfig", "computePartition": "CPX"}
     with pytest.raises(ConfigError, match="GpuConfig cannot apply to device gpu-vfio-0000-c1-00-0"):
         made.driver.prepare(claim(vm(), config=divided))
@@ -226,22 +226,22 @@ def test_a_configuration_of_the_wrong_kind_is_an_error(rig: Any) -> None:
         made.driver.prepare(claim(request("gpu", where=WHOLE), config=iommu("PreferIommuFD")))
 
 
-def test_an_empty_configuration_of_the_wrong_kind_does_no_harm(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_an_empty_configuration_of_the_wrong_kind_does_no_harm(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     made.driver.prepare(claim(vm(), config=GpuConfig()))
     assert made.driver_of() == "vfio-pci"
 
 
-def test_a_monitor_gets_the_node_of_a_bound_function_only(rig: Any) -> None:
-    made = rig(mi300x(), mi300x(driver="vfio-pci"), passthrough=True)
+def test_a_monitor_gets_the_node_of_a_bound_function_only(make_node: Any) -> None:
+    made = make_node(mi300x(), mi300x(driver="vfio-pci"), passthrough=True)
     vfio_nodes(made, "/dev/vfio/21")
     found = made.driver.prepare(claim(vm(count=2, admin_access=True)))
     assert set(found.container().devices) == {"/dev/vfio/21"}
     assert made.effects.calls == []
 
 
-def test_after_a_reboot_there_is_nothing_to_undo(rig: Any) -> None:
-    made = rig(mi300x(), passthrough=True)
+def test_after_a_reboot_there_is_nothing_to_undo(make_node: Any) -> None:
+    made = make_node(mi300x(), passthrough=True)
     prepared = made.driver.prepare(claim(vm()))
     made.driver.reboot()
     made.effects.calls.clear()

@@ -11,10 +11,10 @@ from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.inventory import Inventory, snapshot
 from dra_driver_gpu.gpu_record import gpu_records
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
-from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import Architecture, Brand
+from dra_driver_gpu.testing.nvml import MODELS, FakeGpu, MemoryNvml, fake_gpu
 
 from dra_sdk.hardware import Host
 from dra_sdk.testing import claim, request
@@ -214,21 +214,21 @@ def test_the_counters_are_those_of_the_largest_profile(name: str) -> None:
 def test_memory_slices_are_left_out_if_a_device_has_too_many_capacities(make_gpus: Any) -> None:
     """The largest of an RTX PRO 6000 has 12 memory slices; with these it would have 33 attributes and capacities."""
     gpu = fake_gpu("RTX-PRO-6000", mig=True)
-    rig = make_gpus(gpu, "L4", sharing="4")
-    create(rig.memory, 0, Placement(0, 12), compute=3)
-    rig.driver.discover()
-    rig.driver.assert_publishable("1.36")
-    whole = rig.driver.devices["gpu-0-mig-4g96gb-0-0"]
+    harness = make_gpus(gpu, "L4", sharing="4")
+    create(harness.memory, 0, Placement(0, 12), compute=3)
+    harness.driver.discover()
+    harness.driver.assert_publishable("1.36")
+    whole = harness.driver.devices["gpu-0-mig-4g96gb-0-0"]
     assert whole.capacity["memory"].value == 97408 << 20
     assert not [each for each in whole.capacity if each.startswith("memorySlice")]
-    assert rig.driver.devices.keys() == {"gpu-0-mig-4g96gb-0-0", "gpu-1"}
+    assert harness.driver.devices.keys() == {"gpu-0-mig-4g96gb-0-0", "gpu-1"}
 
 
 def test_memory_slices_are_capacities_if_there_is_room(make_gpus: Any) -> None:
-    rig = make_gpus(fake_gpu("RTX-PRO-6000", mig=True))
-    create(rig.memory, 5, Placement(6, 6), compute=1)
-    rig.driver.discover()
-    [half] = rig.driver.devices.values()
+    harness = make_gpus(fake_gpu("RTX-PRO-6000", mig=True))
+    create(harness.memory, 5, Placement(6, 6), compute=1)
+    harness.driver.discover()
+    [half] = harness.driver.devices.values()
     assert {each for each in half.capacity if each.startswith("memorySlice")} == {
         f"memorySlice{number}" for number in range(6, 12)
     }
@@ -240,9 +240,9 @@ def test_memory_slices_are_capacities_if_there_is_room(make_gpus: Any) -> None:
 @pytest.fixture
 def look(make_gpus):
     """A node with an H100 that has MIG on, its GPU, and a function that takes a snapshot."""
-    rig = make_gpus(fake_gpu("H100-80GB", mig=True), dynamic_mig=True)
-    with rig.memory_open() as nvml:
-        yield rig, nvml.device_by_index(0), lambda: frozenset(snapshot(nvml, gpu_records(rig.nvidia_node)))
+    harness = make_gpus(fake_gpu("H100-80GB", mig=True), dynamic_mig=True)
+    with harness.memory_open() as nvml:
+        yield harness, nvml.device_by_index(0), lambda: frozenset(snapshot(nvml, gpu_records(harness.nvidia_node)))
 
 
 def test_a_gpu_instance_without_compute_instance_that_moves_is_noticed(look):
@@ -269,34 +269,34 @@ def test_a_compute_instance_that_is_created_again_in_another_size_is_noticed(loo
 
 
 def test_our_own_mig_devices_are_no_change(make_gpus):
-    rig = make_gpus("H100-80GB", dynamic_mig=True)
-    plugin = rig.driver.plugin
-    before = plugin.snapshot(rig.node.node)
-    prepared = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
-    assert rig.memory.state(rig.memory.gpus[0].uuid).mig.current
-    assert plugin.snapshot(rig.node.node) == before
-    rig.driver.unprepare(prepared)
-    assert plugin.snapshot(rig.node.node) == before
+    harness = make_gpus("H100-80GB", dynamic_mig=True)
+    plugin = harness.driver.plugin
+    before = plugin.snapshot(harness.node.node)
+    prepared = harness.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
+    assert harness.memory.state(harness.memory.gpus[0].uuid).mig.current
+    assert plugin.snapshot(harness.node.node) == before
+    harness.driver.unprepare(prepared)
+    assert plugin.snapshot(harness.node.node) == before
 
 
 def test_mig_that_others_turn_on_is_noticed_with_dynamic_mig_too(make_gpus):
     """An A100 with MIG on has MIG devices only, so the published devices change."""
-    rig = make_gpus("A100-40GB", dynamic_mig=True)
-    assert "gpu-0" in rig.driver.devices
-    before = rig.driver.plugin.snapshot(rig.node.node)
-    with rig.memory_open() as nvml:
+    harness = make_gpus("A100-40GB", dynamic_mig=True)
+    assert "gpu-0" in harness.driver.devices
+    before = harness.driver.plugin.snapshot(harness.node.node)
+    with harness.memory_open() as nvml:
         nvml.device_by_index(0).set_mig_mode(on=True)
-    assert rig.driver.plugin.snapshot(rig.node.node) != before
-    rig.driver.discover()
-    assert "gpu-0" not in rig.driver.devices
+    assert harness.driver.plugin.snapshot(harness.node.node) != before
+    harness.driver.discover()
+    assert "gpu-0" not in harness.driver.devices
 
 
 def test_an_instance_that_is_destroyed_during_a_snapshot_hides_no_other(look):
-    rig, gpu, seen = look
+    harness, gpu, seen = look
     for start in (0, 1):
         gpu.create_gpu_instance(19, Placement(start, 1)).create_compute_instance(0)
     whole = seen()
-    rig.memory.fail("nvmlGpuInstanceGetInfo", ReturnCode.NOT_FOUND)
+    harness.memory.fail("nvmlGpuInstanceGetInfo", ReturnCode.NOT_FOUND)
     (one,) = seen()
     (both,) = whole
     assert one[:3] == both[:3]
@@ -305,25 +305,25 @@ def test_an_instance_that_is_destroyed_during_a_snapshot_hides_no_other(look):
 
 
 def test_a_gpu_that_fails_is_a_change_and_hides_no_other(make_gpus):
-    rig = make_gpus("L4", "L4")
-    before = rig.driver.plugin.snapshot(rig.node.node)
-    rig.memory.lose(rig.memory.gpus[0].uuid)
-    after = rig.driver.plugin.snapshot(rig.node.node)
+    harness = make_gpus("L4", "L4")
+    before = harness.driver.plugin.snapshot(harness.node.node)
+    harness.memory.lose(harness.memory.gpus[0].uuid)
+    after = harness.driver.plugin.snapshot(harness.node.node)
     assert len(after) == len(before) == 2
     assert len(after & before) == 1
 
 
 def test_a_snapshot_needs_few_calls(make_gpus):
-    rig = make_gpus(*["H100-80GB"] * 8)
-    rig.memory.faults.clear()
-    rig.driver.plugin.snapshot(rig.node.node)
-    assert len(rig.memory.faults.calls) <= 3 + 4 * 8
+    harness = make_gpus(*["H100-80GB"] * 8)
+    harness.memory.faults.clear()
+    harness.driver.plugin.snapshot(harness.node.node)
+    assert len(harness.memory.faults.calls) <= 3 + 4 * 8
 
 
-def test_a_snapshot_has_pci_functions_only_with_passthrough(make_gpus, make_rig_at, tmp_path):
+def test_a_snapshot_has_pci_functions_only_with_passthrough(make_gpus, make_harness_at, tmp_path):
     plain = make_gpus("L4")
-    for rig, functions in ((plain, 0), (make_rig_at(tmp_path / "vfio", [fake_gpu("L4")], passthrough=True), 1)):
-        assert len(rig.driver.plugin.snapshot(rig.node.node)) == 1 + functions
+    for harness, functions in ((plain, 0), (make_harness_at(tmp_path / "vfio", [fake_gpu("L4")], passthrough=True), 1)):
+        assert len(harness.driver.plugin.snapshot(harness.node.node)) == 1 + functions
 
 
 # -- what a discovery could not read
@@ -331,69 +331,69 @@ def test_a_snapshot_has_pci_functions_only_with_passthrough(make_gpus, make_rig_
 
 def test_an_answer_that_was_left_out_is_a_change_when_it_is_back(make_gpus: Any) -> None:
     """Nothing of the GPU changes before, during or after the moment, and the snapshots see none of it."""
-    rig = make_gpus("L4", "L4")
-    complete = dict(rig.driver.devices)
-    before = rig.driver.plugin.snapshot(rig.node.node)
-    rig.memory.fail("nvmlDeviceGetMemoryInfo_v2", ReturnCode.UNKNOWN)
-    rig.driver.discover()
-    assert not rig.driver.devices["gpu-0"].capacity
-    changed = rig.driver.plugin.snapshot(rig.node.node)
+    harness = make_gpus("L4", "L4")
+    complete = dict(harness.driver.devices)
+    before = harness.driver.plugin.snapshot(harness.node.node)
+    harness.memory.fail("nvmlDeviceGetMemoryInfo_v2", ReturnCode.UNKNOWN)
+    harness.driver.discover()
+    assert not harness.driver.devices["gpu-0"].capacity
+    changed = harness.driver.plugin.snapshot(harness.node.node)
     assert changed != before
-    assert rig.driver.plugin.snapshot(rig.node.node) == changed
-    rig.driver.discover()
-    assert rig.driver.devices == complete
-    assert rig.driver.plugin.snapshot(rig.node.node) == before
+    assert harness.driver.plugin.snapshot(harness.node.node) == changed
+    harness.driver.discover()
+    assert harness.driver.devices == complete
+    assert harness.driver.plugin.snapshot(harness.node.node) == before
 
 
 def test_a_gpu_that_discovery_could_not_read_is_a_change_when_it_answers(make_gpus: Any) -> None:
-    rig = make_gpus("L4", "L4")
-    before = rig.driver.plugin.snapshot(rig.node.node)
-    rig.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
-    rig.driver.discover()
-    assert rig.driver.devices.keys() == {"gpu-1"}
-    assert rig.driver.plugin.snapshot(rig.node.node) != before
-    rig.driver.discover()
-    assert rig.driver.devices.keys() == {"gpu-0", "gpu-1"}
+    harness = make_gpus("L4", "L4")
+    before = harness.driver.plugin.snapshot(harness.node.node)
+    harness.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
+    harness.driver.discover()
+    assert harness.driver.devices.keys() == {"gpu-1"}
+    assert harness.driver.plugin.snapshot(harness.node.node) != before
+    harness.driver.discover()
+    assert harness.driver.devices.keys() == {"gpu-0", "gpu-1"}
 
 
 def test_discovery_is_repeated_until_it_has_read_everything(make_gpus: Any) -> None:
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     seen = []
     for _ in range(2):
-        rig.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
-        rig.driver.discover()
-        seen.append(rig.driver.plugin.snapshot(rig.node.node))
+        harness.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
+        harness.driver.discover()
+        seen.append(harness.driver.plugin.snapshot(harness.node.node))
     assert seen[0] != seen[1]
 
 
 def test_an_answer_that_stays_out_is_no_change(make_gpus: Any) -> None:
-    rig = make_gpus("L4", "L4")
-    rig.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN, times=10**6)
+    harness = make_gpus("L4", "L4")
+    harness.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN, times=10**6)
     seen = []
     for _ in range(2):
-        rig.driver.discover()
-        seen.append(rig.driver.plugin.snapshot(rig.node.node))
+        harness.driver.discover()
+        seen.append(harness.driver.plugin.snapshot(harness.node.node))
     assert seen[0] == seen[1]
-    rig.memory.faults.clear()
-    assert rig.driver.plugin.snapshot(rig.node.node) != seen[0]
+    harness.memory.faults.clear()
+    assert harness.driver.plugin.snapshot(harness.node.node) != seen[0]
 
 
 def test_only_a_gpu_that_was_not_read_in_full_is_read_again(make_gpus: Any) -> None:
-    rig = make_gpus(*["H100-80GB"] * 8)
-    rig.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN)
-    rig.driver.discover()
-    rig.memory.faults.calls.clear()
-    rig.driver.plugin.snapshot(rig.node.node)
-    assert rig.memory.faults.calls.count("nvmlDeviceGetName") == 1
+    harness = make_gpus(*["H100-80GB"] * 8)
+    harness.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN)
+    harness.driver.discover()
+    harness.memory.faults.calls.clear()
+    harness.driver.plugin.snapshot(harness.node.node)
+    assert harness.memory.faults.calls.count("nvmlDeviceGetName") == 1
 
 
-def test_a_driver_that_was_not_loaded_for_a_moment_is_a_change(make_rig_at: Any, tmp_path: Path) -> None:
-    rig = make_rig_at(tmp_path / "vfio", [fake_gpu("L4", 0), fake_gpu("L4", 1)], passthrough=True)
-    prepared = rig.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
-    rig.driver.discover()
-    before, names = rig.driver.plugin.snapshot(rig.node.node), set(rig.driver.devices)
-    rig.memory.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED)
-    rig.driver.discover()
-    assert set(rig.driver.devices) < names
-    assert rig.driver.plugin.snapshot(rig.node.node) != before
-    rig.driver.unprepare(prepared)
+def test_a_driver_that_was_not_loaded_for_a_moment_is_a_change(make_harness_at: Any, tmp_path: Path) -> None:
+    harness = make_harness_at(tmp_path / "vfio", [fake_gpu("L4", 0), fake_gpu("L4", 1)], passthrough=True)
+    prepared = harness.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
+    harness.driver.discover()
+    before, names = harness.driver.plugin.snapshot(harness.node.node), set(harness.driver.devices)
+    harness.memory.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED)
+    harness.driver.discover()
+    assert set(harness.driver.devices) < names
+    assert harness.driver.plugin.snapshot(harness.node.node) != before
+    harness.driver.unprepare(prepared)

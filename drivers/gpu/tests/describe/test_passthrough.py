@@ -48,29 +48,29 @@ C 03  Display controller
 """
 
 
-def vfio(rig: Any) -> Any:
-    rig.driver.discover()
-    return rig.driver.devices["gpu-vfio-0"].attributes
+def vfio(harness: Any) -> Any:
+    harness.driver.discover()
+    return harness.driver.devices["gpu-vfio-0"].attributes
 
 
 def test_the_product_is_named_as_the_pci_id_database_names_it(make_gpus: Any) -> None:
-    rig = make_gpus("A100-40GB", passthrough=True)
-    assert vfio(rig)["productName"] == "NVIDIA A100-SXM4-40GB"
-    rig.node.file("/usr/share/hwdata/pci.ids", PCI_IDS)
-    assert vfio(rig)["productName"] == "GA100 [A100 SXM4 40GB]"
-    rig.node.file("/usr/share/hwdata/pci.ids", PCI_IDS.replace("A100 SXM4 40GB", "A100"))
-    assert vfio(rig)["productName"] == "GA100 [A100]"
+    harness = make_gpus("A100-40GB", passthrough=True)
+    assert vfio(harness)["productName"] == "NVIDIA A100-SXM4-40GB"
+    harness.node.file("/usr/share/hwdata/pci.ids", PCI_IDS)
+    assert vfio(harness)["productName"] == "GA100 [A100 SXM4 40GB]"
+    harness.node.file("/usr/share/hwdata/pci.ids", PCI_IDS.replace("A100 SXM4 40GB", "A100"))
+    assert vfio(harness)["productName"] == "GA100 [A100]"
 
 
 def test_a_gpu_that_an_operator_bound_has_a_name_by_which_it_can_be_selected(make_gpus: Any) -> None:
-    rig = make_gpus("L4", passthrough=True, allow=["*l4*"])
-    rig.node.remove(f"/sys/bus/pci/devices/{GPU}/driver")
-    rig.node.link(f"/sys/bus/pci/devices/{GPU}/driver", "../../../bus/pci/drivers/vfio-pci")
-    rig.memory.lose(rig.memory.gpus[0].uuid)
-    rig.driver.discover()
-    assert rig.driver.devices == {}
-    rig.node.file("/usr/share/misc/pci.ids", PCI_IDS)
-    assert vfio(rig)["productName"] == "AD104GL [L4]"
+    harness = make_gpus("L4", passthrough=True, allow=["*l4*"])
+    harness.node.remove(f"/sys/bus/pci/devices/{GPU}/driver")
+    harness.node.link(f"/sys/bus/pci/devices/{GPU}/driver", "../../../bus/pci/drivers/vfio-pci")
+    harness.memory.lose(harness.memory.gpus[0].uuid)
+    harness.driver.discover()
+    assert harness.driver.devices == {}
+    harness.node.file("/usr/share/misc/pci.ids", PCI_IDS)
+    assert vfio(harness)["productName"] == "AD104GL [L4]"
 
 
 ABSENT = "0x0000000000000000 0x0000000000000000 0x0000000000000000"

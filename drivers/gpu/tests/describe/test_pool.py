@@ -9,11 +9,11 @@ import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.devices import Kind
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.nvml.memory import fake_gpu, read_fixture
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import VirtualizationMode
 from dra_driver_gpu.settings import GpuSettings
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import fake_gpu, read_fixture
 
 from dra_sdk import Node
 from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT, Host
@@ -73,12 +73,12 @@ def test_a_dynamic_mig_device(make_gpus):
 
 
 def test_from_hopper_on_the_whole_gpu_and_its_mig_devices_are_published(make_gpus):
-    rig = make_gpus("H100-80GB", dynamic_mig=True)
-    assert len(rig.driver.devices) == 26
-    (pool,) = rig.driver.discover()
+    harness = make_gpus("H100-80GB", dynamic_mig=True)
+    assert len(harness.driver.devices) == 26
+    (pool,) = harness.driver.discover()
     (counters,) = pool.counter_sets
     assert counters.name == "gpu-0-counter-set"
-    assert rig.driver.devices["gpu-0"].consumes[0].counters == counters.counters
+    assert harness.driver.devices["gpu-0"].consumes[0].counters == counters.counters
 
 
 @pytest.mark.parametrize(("on", "nodes"), [(False, [0, 1]), (True, [[0, 1], [1, 0]])])
@@ -120,10 +120,12 @@ def test_a_gpu_with_mig_on_and_no_mig_device_is_not_published(make_gpus):
 
 
 def test_a_gpu_with_mig_on_and_no_mig_device_is_logged(make_gpus, caplog):
-    rig = make_gpus(fake_gpu("A100-40GB", mig=True), "L4")
-    rig.driver.discover()
-    assert f"GPU {rig.memory.gpus[0].uuid} has MIG on and no MIG device, so nothing of it is published" in caplog.text
-    assert rig.memory.gpus[1].uuid not in caplog.text
+    harness = make_gpus(fake_gpu("A100-40GB", mig=True), "L4")
+    harness.driver.discover()
+    assert (
+        f"GPU {harness.memory.gpus[0].uuid} has MIG on and no MIG device, so nothing of it is published" in caplog.text
+    )
+    assert harness.memory.gpus[1].uuid not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -165,19 +167,19 @@ def test_vfio_devices_are_never_shared(make_gpus):
 
 @pytest.mark.parametrize(("sharing", "claims"), [("disabled", 1), ("memory", 1), ("unlimited", 5), ("3", 3)])
 def test_how_many_claims_share_a_gpu_by_default(make_gpus, sharing, claims):
-    rig = make_gpus("L4", sharing=sharing)
+    harness = make_gpus("L4", sharing=sharing)
     for _ in range(claims):
-        rig.driver.prepare(claim("gpu"))
+        harness.driver.prepare(claim("gpu"))
     if sharing != "unlimited":
         with pytest.raises(NotAllocatedError):
-            rig.driver.allocate(claim("gpu"))
+            harness.driver.allocate(claim("gpu"))
 
 
-def create_mig(rig, profile_id, start, size):
+def create_mig(harness, profile_id, start, size):
     """Create a MIG device, as an operator does."""
-    with rig.memory_open() as nvml:
+    with harness.memory_open() as nvml:
         instance = nvml.device_by_index(0).create_gpu_instance(profile_id, Placement(start, size))
-        kind = rig.memory.state(rig.memory.gpus[0].uuid).instances[instance.info().id].profiles[-1]
+        kind = harness.memory.state(harness.memory.gpus[0].uuid).instances[instance.info().id].profiles[-1]
         instance.create_compute_instance(kind.id)
 
 
@@ -185,38 +187,38 @@ def create_mig(rig, profile_id, start, size):
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_claims_share_a_mig_device(make_gpus, sharing, claims, dynamic):
     """Without a policy for each capacity the first claim would take all 132 multiprocessors."""
-    rig = make_gpus(fake_gpu("H100-80GB", mig=not dynamic), sharing=sharing, dynamic_mig=dynamic)
+    harness = make_gpus(fake_gpu("H100-80GB", mig=not dynamic), sharing=sharing, dynamic_mig=dynamic)
     if not dynamic:
-        create_mig(rig, 0, 0, 8)
+        create_mig(harness, 0, 0, 8)
     whole = {"device_class": "mig.nvidia.com", "where": 'device.attributes["gpu.nvidia.com"].profile == "7g.80gb"'}
     asked = request("mig", **whole, capacity={"memory": "30Gi"} if sharing == "memory" else {})
-    prepared = [rig.driver.prepare(claim(asked)) for _ in range(claims)]
+    prepared = [harness.driver.prepare(claim(asked)) for _ in range(claims)]
     assert {each for one in prepared for each in one.names} == {"gpu-0-mig-7g80gb-0-0"}
     if sharing != "unlimited":
         with pytest.raises(NotAllocatedError):
-            rig.driver.allocate(claim(asked))
+            harness.driver.allocate(claim(asked))
     for each in prepared:
-        rig.driver.unprepare(each)
-    assert len(rig.memory.state(rig.memory.gpus[0].uuid).instances) == int(not dynamic)
+        harness.driver.unprepare(each)
+    assert len(harness.memory.state(harness.memory.gpus[0].uuid).instances) == int(not dynamic)
 
 
 def test_claims_share_memory(make_gpus):
-    rig = make_gpus("L4", sharing="memory")
+    harness = make_gpus("L4", sharing="memory")
     for _ in range(2):
-        rig.driver.prepare(claim(request("gpu", capacity={"memory": "10Gi"})))
+        harness.driver.prepare(claim(request("gpu", capacity={"memory": "10Gi"})))
     with pytest.raises(NotAllocatedError):
-        rig.driver.allocate(claim(request("gpu", capacity={"memory": "10Gi"})))
+        harness.driver.allocate(claim(request("gpu", capacity={"memory": "10Gi"})))
 
 
 def test_lists_select_gpus(make_gpus):
-    rig = make_gpus("A100-40GB", "L4", "L4", passthrough=True, allow=["*L4*"], hide=["2"])
-    assert rig.driver.devices.keys() == {"gpu-1", "gpu-vfio-1"}
+    harness = make_gpus("A100-40GB", "L4", "L4", passthrough=True, allow=["*L4*"], hide=["2"])
+    assert harness.driver.devices.keys() == {"gpu-1", "gpu-vfio-1"}
 
 
 def test_a_lost_gpu_is_left_out(make_gpus, caplog):
-    rig = make_gpus("L4", "L4")
-    rig.memory.lose(rig.memory.gpus[0].uuid)
-    assert rig.driver.devices.keys() == {"gpu-1"}
+    harness = make_gpus("L4", "L4")
+    harness.memory.lose(harness.memory.gpus[0].uuid)
+    assert harness.driver.devices.keys() == {"gpu-1"}
     assert "GPU with index 0 cannot be read and is not published" in caplog.text
 
 
@@ -237,9 +239,9 @@ def test_each_of_several_compute_instances_is_a_device(tmp_path):
 
 def test_each_device_knows_its_gpu_and_its_part_of_it(make_gpus):
     """Preparation and health need no names."""
-    rig = make_gpus("H100-80GB", dynamic_mig=True, passthrough=True, sharing="4", list_attributes=True)
-    devices = {name: each.hardware for name, each in rig.driver.devices.items()}
-    [gpu] = rig.memory.gpus
+    harness = make_gpus("H100-80GB", dynamic_mig=True, passthrough=True, sharing="4", list_attributes=True)
+    devices = {name: each.hardware for name, each in harness.driver.devices.items()}
+    [gpu] = harness.memory.gpus
     assert {(each.uuid, each.pci_address) for each in devices.values()} == {(gpu.uuid, gpu.pci_address)}
     assert {name: each.kind for name, each in devices.items() if "-mig-" not in name} == {
         "gpu-0": Kind.GPU,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
-from dra_driver_gpu.nvml.memory.models import model
+from dra_driver_gpu.testing.nvml import MODELS, fake_gpu
+from dra_driver_gpu.testing.nvml.models import model
 
 pytestmark = pytest.mark.faults
 
@@ -14,24 +14,24 @@ SHARING = ("disabled", "memory", "unlimited", "4")
 @pytest.mark.parametrize("passthrough", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_every_release_accepts_every_model_in_every_mode(name, dynamic, passthrough, tmp_path_factory, make_rig_at):
+def test_every_release_accepts_every_model_in_every_mode(name, dynamic, passthrough, tmp_path_factory, make_harness_at):
     for sharing in SHARING:
         for mig in {False, bool(model(name).mig)}:
-            rig = make_rig_at(
+            harness = make_harness_at(
                 tmp_path_factory.mktemp("n"),
                 [fake_gpu(name, 0, mig=mig), fake_gpu(name, 1)],
                 dynamic_mig=dynamic,
                 passthrough=passthrough,
                 sharing=sharing,
             )
-            rig.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
-            kinds = {device.attributes["type"] for device in rig.driver.devices.values()}
+            harness.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
+            kinds = {device.attributes["type"] for device in harness.driver.devices.values()}
             assert ("vfio" in kinds) == passthrough
             assert ("mig" in kinds) == (dynamic and bool(model(name).mig) and (mig or model(name).toggles_live))
-            assert "gpu-1" in rig.driver.devices
+            assert "gpu-1" in harness.driver.devices
 
 
 def test_sixteen_gpus_of_every_kind_are_publishable(make_gpus):
-    rig = make_gpus(*["H100-80GB"] * 16, dynamic_mig=True, passthrough=True)
-    rig.driver.assert_publishable()
-    assert len(rig.driver.devices) == 16 * (1 + 25 + 1)
+    harness = make_gpus(*["H100-80GB"] * 16, dynamic_mig=True, passthrough=True)
+    harness.driver.assert_publishable()
+    assert len(harness.driver.devices) == 16 * (1 + 25 + 1)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from dra_driver_gpu.edits.device_nodes import mig_capabilities, monitor_capability
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
-from dra_driver_gpu.testing import GpuNode
-from dra_driver_gpu.testing.node import mig_minor
+from dra_driver_gpu.testing.node import GpuNode, mig_minor
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 from dra_sdk import DeviceNode, HardwareError
 

@@ -10,8 +10,8 @@ VERSION = "580.95.05"
 LIB = "/usr/lib/x86_64-linux-gnu"
 
 
-def mounts(rig):
-    return {path: mount["source"] for path, mount in rig.driver.prepare(claim("gpu")).container().mounts.items()}
+def mounts(harness):
+    return {path: mount["source"] for path, mount in harness.driver.prepare(claim("gpu")).container().mounts.items()}
 
 
 @pytest.fixture
@@ -24,65 +24,65 @@ def outside(tmp_path_factory):
 
 
 def test_links_do_not_lead_out_of_the_driver_root(make_gpus, outside):
-    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    harness = make_gpus("L4", driver_root="/run/nvidia/driver")
     for path in ("usr/lib64", "usr/lib/aarch64-linux-gnu", f"{LIB[1:]}/vdpau"):
-        rig.node.link(f"/run/nvidia/driver/{path}", str(outside))
-    firmware = rig.gpus.driver_root / "lib/firmware/nvidia" / VERSION
+        harness.node.link(f"/run/nvidia/driver/{path}", str(outside))
+    firmware = harness.gpus.driver_root / "lib/firmware/nvidia" / VERSION
     firmware.rename(firmware.parent / "moved")
-    rig.node.link(f"/run/nvidia/driver/lib/firmware/nvidia/{VERSION}", str(outside))
-    assert not [path for path, source in mounts(rig).items() if "ours" in path + source]
+    harness.node.link(f"/run/nvidia/driver/lib/firmware/nvidia/{VERSION}", str(outside))
+    assert not [path for path, source in mounts(harness).items() if "ours" in path + source]
 
 
 def test_absolute_links_are_followed_in_the_driver_root(make_gpus):
-    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
-    rig.node.link("/run/nvidia/driver/lib64", "/opt/lib")
-    rig.node.file(f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}")
-    found = mounts(rig)
+    harness = make_gpus("L4", driver_root="/run/nvidia/driver")
+    harness.node.link("/run/nvidia/driver/lib64", "/opt/lib")
+    harness.node.file(f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}")
+    found = mounts(harness)
     assert found[f"/opt/lib/libextra.so.{VERSION}"] == f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}"
 
 
 def test_a_program_is_mounted_under_its_name_if_that_is_a_link(make_gpus):
     """Debian's alternatives."""
-    rig = make_gpus("L4")
-    rig.node.path("/usr/bin/nvidia-smi").rename(rig.node.path("/usr/bin/real-smi"))
-    rig.node.link("/usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
-    rig.node.link("/etc/alternatives/nvidia-smi", "/usr/bin/real-smi")
-    found = mounts(rig)
+    harness = make_gpus("L4")
+    harness.node.path("/usr/bin/nvidia-smi").rename(harness.node.path("/usr/bin/real-smi"))
+    harness.node.link("/usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
+    harness.node.link("/etc/alternatives/nvidia-smi", "/usr/bin/real-smi")
+    found = mounts(harness)
     assert found["/usr/bin/nvidia-smi"] == "/usr/bin/real-smi"
     assert "/usr/bin/real-smi" not in found
 
 
 def test_a_program_has_precedence_over_a_script_that_starts_it(make_gpus):
     """The script names a path of the host, which a container does not have."""
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     for name in ("nvidia-smi", "nvidia-debugdump"):
-        rig.node.file(f"/usr/bin/{name}", f"#!/bin/sh\nexec /usr/local/nvidia/bin/{name}\n")
-    rig.node.file("/usr/local/nvidia/bin/nvidia-smi", "\x7fELF")
-    found = mounts(rig)
+        harness.node.file(f"/usr/bin/{name}", f"#!/bin/sh\nexec /usr/local/nvidia/bin/{name}\n")
+    harness.node.file("/usr/local/nvidia/bin/nvidia-smi", "\x7fELF")
+    found = mounts(harness)
     assert found["/usr/bin/nvidia-smi"] == "/usr/local/nvidia/bin/nvidia-smi"
     assert found["/usr/bin/nvidia-debugdump"] == "/usr/bin/nvidia-debugdump"
 
 
 def test_debians_libraries_have_the_names_that_programs_link_to(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.remove("/usr/bin/nvidia-cdi-hook")
+    harness = make_gpus("L4")
+    harness.node.remove("/usr/bin/nvidia-cdi-hook")
     real = f"{LIB}/nvidia/current/libnvidia-opticalflow.so.{VERSION}"
-    rig.node.file(real)
-    rig.node.link(f"{LIB}/libnvidia-opticalflow.so.1", "/etc/alternatives/opticalflow")
-    rig.node.link("/etc/alternatives/opticalflow", real)
-    found = mounts(rig)
+    harness.node.file(real)
+    harness.node.link(f"{LIB}/libnvidia-opticalflow.so.1", "/etc/alternatives/opticalflow")
+    harness.node.link("/etc/alternatives/opticalflow", real)
+    found = mounts(harness)
     for name in ("libnvidia-opticalflow.so.1", f"libnvidia-opticalflow.so.{VERSION}"):
         assert found[f"{LIB}/{name}"] == found[f"/usr/lib64/{name}"] == real
 
 
 def test_links_to_links_are_mounted_and_links_to_other_libraries_are_not(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.remove("/usr/bin/nvidia-cdi-hook")
-    rig.node.link(f"{LIB}/libcuda.so", "libcuda.so.1")
-    rig.node.link(f"{LIB}/libGLX_indirect.so.0", f"libcuda.so.{VERSION}")
-    rig.node.file(f"{LIB}/libz.so.1.3")
-    rig.node.link(f"{LIB}/libz.so.1", "libz.so.1.3")
-    found = mounts(rig)
+    harness = make_gpus("L4")
+    harness.node.remove("/usr/bin/nvidia-cdi-hook")
+    harness.node.link(f"{LIB}/libcuda.so", "libcuda.so.1")
+    harness.node.link(f"{LIB}/libGLX_indirect.so.0", f"libcuda.so.{VERSION}")
+    harness.node.file(f"{LIB}/libz.so.1.3")
+    harness.node.link(f"{LIB}/libz.so.1", "libz.so.1.3")
+    found = mounts(harness)
     assert {found[f"{LIB}/{name}"] for name in ("libcuda.so", "libGLX_indirect.so.0")} == {
         f"{LIB}/libcuda.so.{VERSION}"
     }
@@ -90,40 +90,40 @@ def test_links_to_links_are_mounted_and_links_to_other_libraries_are_not(make_gp
 
 
 def test_links_that_lead_nowhere_are_left_out(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.remove("/usr/bin/nvidia-cdi-hook")
-    rig.node.link(f"{LIB}/libfirst.so", "libsecond.so")
-    rig.node.link(f"{LIB}/libsecond.so", "libfirst.so")
-    rig.node.link(f"{LIB}/libgone.so", "libgone.so.1")
-    rig.node.link(f"{LIB}/libgone.so.1", f"/opt/libgone.so.{VERSION}")
-    rig.node.link(f"{LIB}/libcuda.so", f"../x86_64-linux-gnu/libcuda.so.{VERSION}")
-    found = mounts(rig)
+    harness = make_gpus("L4")
+    harness.node.remove("/usr/bin/nvidia-cdi-hook")
+    harness.node.link(f"{LIB}/libfirst.so", "libsecond.so")
+    harness.node.link(f"{LIB}/libsecond.so", "libfirst.so")
+    harness.node.link(f"{LIB}/libgone.so", "libgone.so.1")
+    harness.node.link(f"{LIB}/libgone.so.1", f"/opt/libgone.so.{VERSION}")
+    harness.node.link(f"{LIB}/libcuda.so", f"../x86_64-linux-gnu/libcuda.so.{VERSION}")
+    found = mounts(harness)
     assert found[f"{LIB}/libcuda.so"] == f"{LIB}/libcuda.so.{VERSION}"
     assert not [path for path in found if "first" in path or "second" in path or "gone" in path]
 
 
 def test_libraries_for_32_bits_are_left_out(make_gpus):
     """In other distributions /usr/lib has 64-bit libraries."""
-    rig = make_gpus("L4")
-    rig.node.path("/usr/lib").mkdir(exist_ok=True)
-    rig.node.path(f"/usr/lib/libcuda.so.{VERSION}").write_bytes(b"\x7fELF\x01\x01\x01")
-    rig.node.path(f"/usr/lib/libother.so.{VERSION}").write_bytes(b"\x7fELF\x02\x01\x01")
-    found = mounts(rig)
+    harness = make_gpus("L4")
+    harness.node.path("/usr/lib").mkdir(exist_ok=True)
+    harness.node.path(f"/usr/lib/libcuda.so.{VERSION}").write_bytes(b"\x7fELF\x01\x01\x01")
+    harness.node.path(f"/usr/lib/libother.so.{VERSION}").write_bytes(b"\x7fELF\x02\x01\x01")
+    found = mounts(harness)
     assert f"/usr/lib/libcuda.so.{VERSION}" not in found
     assert f"/usr/lib/libother.so.{VERSION}" in found
 
 
 def test_links_that_programs_expect_are_created(make_gpus):
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     for name in ("libnvidia-allocator", "libGLX_nvidia", "libnvidia-opticalflow"):
-        rig.node.file(f"{LIB}/{name}.so.{VERSION}")
-    rig.node.file(f"/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so.{VERSION}")
-    rig.node.link(f"{LIB}/libnvcuvid.so", "libnvcuvid.so.1")
-    rig.node.link(f"{LIB}/libcuda.so", f"libcuda.so.{VERSION}")
-    rig.node.file(f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
-    rig.node.link(f"{LIB}/libnvidia-fbc.so", "/etc/alternatives/fbc")
-    rig.node.link("/etc/alternatives/fbc", f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
-    container = rig.driver.prepare(claim("gpu")).container()
+        harness.node.file(f"{LIB}/{name}.so.{VERSION}")
+    harness.node.file(f"/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so.{VERSION}")
+    harness.node.link(f"{LIB}/libnvcuvid.so", "libnvcuvid.so.1")
+    harness.node.link(f"{LIB}/libcuda.so", f"libcuda.so.{VERSION}")
+    harness.node.file(f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
+    harness.node.link(f"{LIB}/libnvidia-fbc.so", "/etc/alternatives/fbc")
+    harness.node.link("/etc/alternatives/fbc", f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
+    container = harness.driver.prepare(claim("gpu")).container()
     (words,) = [hook["args"] for hook in container.hooks["createContainer"] if hook["args"][1] == "create-symlinks"]
     assert set(words[3::2]) == {
         f"libcuda.so.1::{LIB}/libcuda.so",
@@ -137,16 +137,16 @@ def test_links_that_programs_expect_are_created(make_gpus):
 
 
 def test_modules_of_the_x_server_are_not_in_the_loaders_cache(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.file("/usr/lib64/xorg/modules/drivers/nvidia_drv.so")
-    container = rig.driver.prepare(claim("gpu")).container()
+    harness = make_gpus("L4")
+    harness.node.file("/usr/lib64/xorg/modules/drivers/nvidia_drv.so")
+    container = harness.driver.prepare(claim("gpu")).container()
     assert "/usr/lib64/xorg/modules/drivers/nvidia_drv.so" in container.mounts
     (folders,) = [hook["args"] for hook in container.hooks["createContainer"] if hook["args"][1] == "update-ldcache"]
     assert folders[2:] == ["--folder", LIB]
 
 
 def test_files_for_graphics(make_gpus):
-    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    harness = make_gpus("L4", driver_root="/run/nvidia/driver")
     wanted = (
         "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
         "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json",
@@ -157,17 +157,17 @@ def test_files_for_graphics(make_gpus):
         f"{LIB}/libnvidia-nvvm70.so.4",
     )
     for path in wanted:
-        rig.node.file(f"/run/nvidia/driver{path}")
-    found = mounts(rig)
+        harness.node.file(f"/run/nvidia/driver{path}")
+    found = mounts(harness)
     assert {path: found[path] for path in wanted} == {path: f"/run/nvidia/driver{path}" for path in wanted}
 
 
 def test_sockets_of_daemons_in_the_drivers_container_or_else_on_the_host(make_gpus):
-    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    harness = make_gpus("L4", driver_root="/run/nvidia/driver")
     inner, outer = "/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"
     for path in (f"/run/nvidia/driver{inner}", inner, outer):
-        rig.node.file(path)
-    found = mounts(rig)
+        harness.node.file(path)
+    found = mounts(harness)
     assert (found[inner], found[outer]) == (f"/run/nvidia/driver{inner}", outer)
 
 
@@ -179,8 +179,8 @@ NEW = ["create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-devic
 NEWEST = [*NEW, "update-application-profile"]
 
 
-def calls(rig):
-    return [hook["args"][1] for hook in rig.driver.prepare(claim("gpu")).container().hooks["createContainer"]]
+def calls(harness):
+    return [hook["args"][1] for hook in harness.driver.prepare(claim("gpu")).container().hooks["createContainer"]]
 
 
 @pytest.mark.parametrize(
@@ -194,26 +194,26 @@ def calls(rig):
 )
 def test_only_subcommands_that_the_program_has_are_used(make_gpus, content, expected):
     """A hook that answers `No help topic` keeps the container from starting."""
-    rig = make_gpus("L4")
-    rig.node.path(HOOK).write_bytes(content)
-    assert calls(rig) == expected
+    harness = make_gpus("L4")
+    harness.node.path(HOOK).write_bytes(content)
+    assert calls(harness) == expected
 
 
 def test_a_program_that_is_replaced_is_read_again(make_gpus):
-    rig = make_gpus("L4", "L4")
-    rig.node.path(HOOK).write_bytes(b"old")
-    assert calls(rig) == OLD
-    rig.node.path(HOOK).write_bytes(" ".join(NEW).encode())
-    assert calls(rig) == NEW
+    harness = make_gpus("L4", "L4")
+    harness.node.path(HOOK).write_bytes(b"old")
+    assert calls(harness) == OLD
+    harness.node.path(HOOK).write_bytes(" ".join(NEW).encode())
+    assert calls(harness) == NEW
 
 
 def test_the_program_may_be_behind_a_script_of_the_toolkits_container(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.remove(HOOK)
+    harness = make_gpus("L4")
+    harness.node.remove(HOOK)
     place = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
-    rig.node.file(place, f"#!/bin/sh\nexec {place}.real\n")
-    rig.node.file(f"{place}.real", " ".join(NEW))
-    assert calls(rig) == NEW
+    harness.node.file(place, f"#!/bin/sh\nexec {place}.real\n")
+    harness.node.file(f"{place}.real", " ".join(NEW))
+    assert calls(harness) == NEW
 
 
 def test_a_program_that_cannot_be_read_gets_subcommands_of_every_version(make_gpus):
@@ -221,8 +221,8 @@ def test_a_program_that_cannot_be_read_gets_subcommands_of_every_version(make_gp
 
 
 def test_a_link_to_the_program_on_a_mounted_host_is_followed_there(make_gpus):
-    rig = make_gpus("L4")
-    rig.node.path(HOOK).rename(rig.node.path("/opt-hook"))
-    rig.node.link(HOOK, "/opt-hook")
-    container = rig.driver.prepare(claim("gpu")).container()
+    harness = make_gpus("L4")
+    harness.node.path(HOOK).rename(harness.node.path("/opt-hook"))
+    harness.node.link(HOOK, "/opt-hook")
+    container = harness.driver.prepare(claim("gpu")).container()
     assert container.hooks["createContainer"][0]["path"] == "/opt-hook"

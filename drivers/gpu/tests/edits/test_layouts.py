@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from dra_driver_gpu.edits.driver_files import driver_edits
 from dra_driver_gpu.nvml.real.library import find_library
-from dra_driver_gpu.testing import GpuRig
+from dra_driver_gpu.testing.harness import GpuHarness
 
 from dra_sdk.hardware.host_paths import file_below, follow
 from dra_sdk.testing import claim
@@ -60,45 +60,45 @@ PROGRAMS = {
     "bottlerocket": "x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",
     "nixos": "nix/store/3-nvidia-x11-bin/bin",
 }
-Node = Callable[[str], GpuRig]
+Node = Callable[[str], GpuHarness]
 
 
 @pytest.fixture
-def host(make_gpus: Callable[..., GpuRig]) -> Node:
+def host(make_gpus: Callable[..., GpuHarness]) -> Node:
     """A node with the layout of this host, without the container toolkit."""
 
-    def make(name: str) -> GpuRig:
+    def make(name: str) -> GpuHarness:
         driver_root, directory = HOSTS[name]
-        rig = make_gpus("L4", driver_root=driver_root)
-        found = rig.gpus.driver_root / WRITTEN
-        place = rig.gpus.driver_root / directory.lstrip("/")
+        harness = make_gpus("L4", driver_root=driver_root)
+        found = harness.gpus.driver_root / WRITTEN
+        place = harness.gpus.driver_root / directory.lstrip("/")
         if place != found:
             place.parent.mkdir(parents=True, exist_ok=True)
             found.rename(place)
         if name == "nixos":
-            rig.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
+            harness.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
             for each in place.iterdir():
-                rig.node.link(f"/nix/store/1-graphics-drivers/lib/{each.name}", f"{STORE}/{each.name}")
+                harness.node.link(f"/nix/store/1-graphics-drivers/lib/{each.name}", f"{STORE}/{each.name}")
         if name == "nixos with one package":  # Nix then links the whole directory
-            rig.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
-            rig.node.link("/nix/store/1-graphics-drivers/lib", STORE)
-        (rig.gpus.driver_root / "usr/bin/nvidia-cdi-hook").unlink()
-        return rig
+            harness.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
+            harness.node.link("/nix/store/1-graphics-drivers/lib", STORE)
+        (harness.gpus.driver_root / "usr/bin/nvidia-cdi-hook").unlink()
+        return harness
 
     return make
 
 
-def mounted(rig: GpuRig, image: Distribution, tree: Path) -> Path:
+def mounted(harness: GpuHarness, image: Distribution, tree: Path) -> Path:
     """The file system of a container of this image with the mounts of a claim for a GPU."""
     for path, target in image.links.items():
         link = tree / path
         link.parent.mkdir(parents=True, exist_ok=True)
         (link.parent / target).mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
-    for path, mount in rig.driver.prepare(claim("gpu")).container().mounts.items():
+    for path, mount in harness.driver.prepare(claim("gpu")).container().mounts.items():
         target = follow(tree, path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(rig.node.path(mount["source"]), target)
+        shutil.copy(harness.node.path(mount["source"]), target)
     return tree
 
 
@@ -119,11 +119,11 @@ def test_the_loader_of_alpine_does_not_find_them_and_could_not_load_them(host: N
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_each_path_in_a_container_is_mounted_once_and_from_a_file(host: Node, name: str) -> None:
-    rig = host(name)
-    mounts = driver_edits(rig.nvidia_node, VERSION).mounts
+    harness = host(name)
+    mounts = driver_edits(harness.nvidia_node, VERSION).mounts
     targets = [mount.container_path for mount in mounts]
     assert len(targets) == len(set(targets))
-    assert all(rig.node.path(mount.host_path).is_file() for mount in mounts)
+    assert all(harness.node.path(mount.host_path).is_file() for mount in mounts)
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -134,9 +134,9 @@ def test_nvml_is_found(host: Node, name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_with_the_toolkit_libraries_are_mounted_where_the_host_has_them(host: Node, name: str) -> None:
-    rig = host(name)
-    rig.node.file("/usr/bin/nvidia-cdi-hook", "#!/bin/sh\n")
-    container = rig.driver.prepare(claim("gpu")).container()
+    harness = host(name)
+    harness.node.file("/usr/bin/nvidia-cdi-hook", "#!/bin/sh\n")
+    container = harness.driver.prepare(claim("gpu")).container()
     directory = f"/{HOSTS[name][1].lstrip('/')}"
     assert f"{directory}/libcuda.so.{VERSION}" in container.mounts
     assert container.env["NVIDIA_CTK_LIBCUDA_DIR"] == directory
@@ -147,32 +147,32 @@ def test_with_the_toolkit_libraries_are_mounted_where_the_host_has_them(host: No
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nvidia_smi_runs_on_the_host(host: Node, config: Callable[..., dict[str, object]], name: str) -> None:
     """A time slice is set by nvidia-smi."""
-    rig = with_programs(host(name), name)
+    harness = with_programs(host(name), name)
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Long"})
-    rig.driver.prepare(claim("gpu", config=slow))
-    assert rig.nvidia_node.program("nvidia-smi") == rig.node.path(f"/{PROGRAMS[name]}/nvidia-smi")
-    assert [call.split()[1] for call in rig.effects.calls] == ["nvidia-smi"]
+    harness.driver.prepare(claim("gpu", config=slow))
+    assert harness.nvidia_node.program("nvidia-smi") == harness.node.path(f"/{PROGRAMS[name]}/nvidia-smi")
+    assert [call.split()[1] for call in harness.effects.calls] == ["nvidia-smi"]
 
 
 @pytest.mark.parametrize(("name", "mounted"), [("bottlerocket", True), ("nixos", False)])
 def test_a_container_gets_nvidia_smi_if_it_can_run_there(host: Node, name: str, mounted: bool) -> None:
-    rig = with_programs(host(name), name)
-    mounts = rig.driver.prepare(claim("gpu")).container().mounts
+    harness = with_programs(host(name), name)
+    mounts = harness.driver.prepare(claim("gpu")).container().mounts
     found = {path: mount["source"] for path, mount in mounts.items() if path.endswith("nvidia-smi")}
     assert found == ({"/usr/bin/nvidia-smi": f"/{PROGRAMS[name]}/nvidia-smi"} if mounted else {})
 
 
-def with_programs(rig: GpuRig, name: str) -> GpuRig:
+def with_programs(harness: GpuHarness, name: str) -> GpuHarness:
     """The node with the driver's programs where this host has them."""
-    found = rig.gpus.driver_root / "usr/bin"
-    place = rig.gpus.driver_root / PROGRAMS[name]
+    found = harness.gpus.driver_root / "usr/bin"
+    place = harness.gpus.driver_root / PROGRAMS[name]
     place.parent.mkdir(parents=True, exist_ok=True)
     found.rename(place)
     if name == "nixos":
-        rig.node.link("/run/current-system", "/nix/store/4-system")
+        harness.node.link("/run/current-system", "/nix/store/4-system")
         for each in place.iterdir():
-            rig.node.link(f"/nix/store/4-system/sw/bin/{each.name}", f"/{PROGRAMS[name]}/{each.name}")
-    return rig
+            harness.node.link(f"/nix/store/4-system/sw/bin/{each.name}", f"/{PROGRAMS[name]}/{each.name}")
+    return harness
 
 
 PROGRAM = """
@@ -216,15 +216,15 @@ def test_a_real_loader_loads_libcuda(
     host: Node, c_library: Callable[[Path, Path], None], tmp_path: Path, name: str
 ) -> None:
     """In a tree with the loader and its C library and nothing else, without LD_LIBRARY_PATH."""
-    rig = host(name)
+    harness = host(name)
     build = tmp_path / "build"
     build.mkdir()
     compile_c(build / "library.c", "int cuInit(void) { return 42; }\n", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
-    shutil.copy(build / "library", rig.gpus.driver_root / HOSTS[name][1].lstrip("/") / f"libcuda.so.{VERSION}")
+    shutil.copy(build / "library", harness.gpus.driver_root / HOSTS[name][1].lstrip("/") / f"libcuda.so.{VERSION}")
     compile_c(build / "program.c", PROGRAM)
     merged = {path: target for path, target in MERGED.items() if Path("/", path).is_symlink()}
     tree = tmp_path / "container"
-    mounted(rig, Distribution((), merged), tree)
+    mounted(harness, Distribution((), merged), tree)
     c_library(build / "program", tree)
     shutil.copy(build / "program", tree / "program")
     assert run_in(tree) == 42

@@ -14,9 +14,9 @@ from dra_driver_gpu.health import HealthMonitor, HealthRules
 from dra_driver_gpu.health.events import EventListener
 from dra_driver_gpu.nvml.api import Event
 from dra_driver_gpu.nvml.library import NvmlLibrary
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
 from dra_sdk.testing import read_report

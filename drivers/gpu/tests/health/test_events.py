@@ -12,9 +12,9 @@ from dra_driver_gpu.describe import PublishOptions
 from dra_driver_gpu.health import HealthRules
 from dra_driver_gpu.health.events import EventListener, describe_xid
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.nvml.memory.library import MemoryEventSet
 from dra_driver_gpu.nvml.values import EventType
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml.library import MemoryEventSet
 
 from dra_sdk import HealthStatus
 

@@ -22,8 +22,8 @@ from dra_sdk.testing.waiting import wait
 def hang(monkeypatch):
     """Stops the only daemon, which takes a moment; from now on no answer is waited for long."""
 
-    def stop(rig):
-        (path,) = rig.node.path("/s/mps").glob("*/daemon.json")
+    def stop(harness):
+        (path,) = harness.node.path("/s/mps").glob("*/daemon.json")
         pid = json.loads(path.read_text())["process"][0]
         os.kill(pid, signal.SIGSTOP)
         stat = Path(f"/proc/{pid}/stat")
@@ -38,19 +38,19 @@ def with_mps(config, kind="GpuConfig", **more):
 
 
 @contextmanager
-def watched(rig, monkeypatch):
+def watched(harness, monkeypatch):
     """The driver watches, often; the result reports the devices that are unhealthy now."""
     monkeypatch.setattr("dra_driver_gpu.driver.WATCH_SECONDS", 0.02)
     monkeypatch.setattr(daemons, "PROBE_SECONDS", 0.05)
-    plugin, stop = rig.driver.plugin, threading.Event()
+    plugin, stop = harness.driver.plugin, threading.Event()
 
     def unhealthy():
-        reports = plugin.dra_device_health(rig.node.node, threading.Event())
+        reports = plugin.dra_device_health(harness.node.node, threading.Event())
         found = {each.device: each.message for each in next(reports) if each.status is HealthStatus.UNHEALTHY}
         reports.close()
         return found
 
-    watcher = threading.Thread(target=plugin.dra_watch, args=(rig.node.node, lambda: None, stop))
+    watcher = threading.Thread(target=plugin.dra_watch, args=(harness.node.node, lambda: None, stop))
     watcher.start()
     try:
         yield unhealthy
@@ -60,20 +60,20 @@ def watched(rig, monkeypatch):
 
 
 def test_a_hung_daemon_makes_its_gpu_unhealthy(make_node, config, hang, monkeypatch):
-    rig = make_node("L4", "L4", passthrough=True)
-    rig.driver.prepare(with_mps(config))
-    with watched(rig, monkeypatch) as unhealthy:
+    harness = make_node("L4", "L4", passthrough=True)
+    harness.driver.prepare(with_mps(config))
+    with watched(harness, monkeypatch) as unhealthy:
         assert unhealthy() == {}
-        hang(rig)
+        hang(harness)
         ((name, message),) = wait(unhealthy).items()
     assert (name, message.partition(": ")[0]) == ("gpu-0", "its MPS daemon does not answer")
 
 
 def test_a_hung_daemon_makes_its_mig_device_unhealthy_and_no_other(make_node, config, hang, monkeypatch):
-    rig = make_node("H100-80GB", "L4", dynamic_mig=True)
-    rig.driver.prepare(with_mps(config, "MigDeviceConfig", device_class="mig.nvidia.com"))
-    with watched(rig, monkeypatch) as unhealthy:
-        hang(rig)
+    harness = make_node("H100-80GB", "L4", dynamic_mig=True)
+    harness.driver.prepare(with_mps(config, "MigDeviceConfig", device_class="mig.nvidia.com"))
+    with watched(harness, monkeypatch) as unhealthy:
+        hang(harness)
         found = wait(unhealthy)
     names = {"1g10gb-19", "1g10gb-me-20"}  # the other one can have the same placement
     assert found.keys() == {f"gpu-0-mig-{each}-6" for each in names}

@@ -26,20 +26,20 @@ def tainted(cluster: EmbeddedCluster) -> dict[str, str]:
 
 
 def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = make_gpus("H100-80GB", "L4", dynamic_mig=True, passthrough=True)
+    harness = make_gpus("H100-80GB", "L4", dynamic_mig=True, passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
-    with running(rig.make(), rig.node.root) as cluster:
+    with running(harness.make(), harness.node.root) as cluster:
         cluster.create_class("gpu")
         cluster.create_claim("one", {"gpu": "gpu"})
         cluster.allocate("one", [AllocatedDevice("gpu", NAME, cluster.node_name, "gpu-1")])
         wait(lambda: len(cluster.api.list("resourceslices")) > 0)
         assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
-        uuid = rig.memory.gpus[1].uuid
-        rig.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
-        rig.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
+        uuid = harness.memory.gpus[1].uuid
+        harness.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
+        harness.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
         assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Unhealthy")
         wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/xid"))
-        rig.memory.reset(uuid)
+        harness.memory.reset(uuid)
         assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
         wait(lambda: tainted(cluster) == {})
 
@@ -48,12 +48,12 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
     make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monitor stops using NVML, which holds all GPUs open, and continues afterwards."""
-    rig = make_gpus("L4", "L4", passthrough=True)
+    harness = make_gpus("L4", "L4", passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
-    driver, stop, reports = rig.driver.plugin, Event(), []
+    driver, stop, reports = harness.driver.plugin, Event(), []
 
     def follow() -> None:
-        for report in driver.dra_device_health(rig.node.node, stop):
+        for report in driver.dra_device_health(harness.node.node, stop):
             states = {each.device: each.status.name for each in report}
             reports.append(states)
 
@@ -61,11 +61,11 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
     watcher.start()
     try:
         wait(lambda: reports)
-        prepared = rig.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
+        prepared = harness.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
         seen = len(reports)
         wait(lambda: len(reports) > seen)
         assert "UNHEALTHY" not in {status for each in reports for status in each.values()}
-        rig.driver.unprepare(prepared)
+        harness.driver.unprepare(prepared)
     finally:
         stop.set()
         watcher.join()

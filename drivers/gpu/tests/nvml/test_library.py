@@ -7,7 +7,7 @@ import threading
 import pytest
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries, NvmlLibrary
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 from dra_sdk import RetriableError
 
@@ -93,12 +93,17 @@ def test_what_the_node_lacks_is_reported(nvml, code, why):
         pass
 
 
-def test_a_node_has_one_library_which_can_be_a_fixture(tmp_path):
-    (tmp_path / "nvml.yaml").write_text("gpus:\n- model: L4\n  count: 3\n")
-    libraries = NvmlLibraries("/")
+def test_a_node_has_one_library(tmp_path, nvml):
+    libraries = NvmlLibraries("/", lambda _root: nvml)
     assert libraries.of(tmp_path) is libraries.of(tmp_path)
-    with libraries.of(tmp_path).use() as found:
-        assert found.device_count() == 3
+    with libraries.of(tmp_path).use() as opened:
+        assert opened is nvml
+
+
+def test_a_file_of_a_node_stands_for_no_gpu(tmp_path):
+    (tmp_path / "nvml.yaml").write_text("gpus: [{model: L4}]")
+    with pytest.raises(NoDriverError), NvmlLibraries("/").of(tmp_path).use():
+        pass
 
 
 def test_a_node_without_driver(tmp_path):

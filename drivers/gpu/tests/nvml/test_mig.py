@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.nvml.memory import MODELS
-from dra_driver_gpu.nvml.memory.models import gpu_instance_profile
 from dra_driver_gpu.nvml.mig import GpuInstanceProfileKind as Kind
 from dra_driver_gpu.nvml.mig import Placement, profile_name
+from dra_driver_gpu.testing.nvml import MODELS
+from dra_driver_gpu.testing.nvml.models import gpu_instance_profile
 
 _BYTES = 40960 << 20
 _PROFILE = gpu_instance_profile(MODELS["A100-40GB"].mig[0])

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.testing import GpuRig, build_stub
+from dra_driver_gpu.testing.harness import GpuHarness
+from dra_driver_gpu.testing.nvml import fake_gpu
+from dra_driver_gpu.testing.nvml_stub import build_stub
 
 from dra_sdk.testing import FakeClaim, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
@@ -25,8 +26,9 @@ pytestmark = pytest.mark.faults
 _SERVER = """
 import json, sys
 from pathlib import Path
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.testing import MemoryAnswers, StubServer
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.nvml_stub import StubServer
 nvml = MemoryNvml([fake_gpu("H100-80GB", 0)])
 nvml.watch(lambda state: Path(sys.argv[1]).write_text(repr(state)))
 with StubServer(MemoryAnswers(nvml)) as server:
@@ -52,9 +54,9 @@ def served(file: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def rig(tmp_path, stub_library, monkeypatch) -> Iterator[GpuRig]:
+def harness(tmp_path, stub_library, monkeypatch) -> Iterator[GpuHarness]:
     gpus = [fake_gpu("H100-80GB", 0)]
-    made = GpuRig(tmp_path, gpus, nvml=lambda _root: RealNvml(library=stub_library), dynamic_mig=True)
+    made = GpuHarness(tmp_path, gpus, nvml=lambda _root: RealNvml(library=stub_library), dynamic_mig=True)
     made.gpus.set_all_instances()
     (made.node.root / "run").mkdir()
     with served(made.node.root / "run/nvml") as environment:
@@ -68,18 +70,18 @@ def mig(count: int = 1) -> FakeClaim:
     return claim(request("mig", device_class="mig.nvidia.com", count=count))
 
 
-def test_the_real_binding_creates_and_removes_mig_devices(rig):
-    before = (rig.node.root / "run/nvml").read_text()
-    prepared = rig.driver.prepare(mig(2))
+def test_the_real_binding_creates_and_removes_mig_devices(harness):
+    before = (harness.node.root / "run/nvml").read_text()
+    prepared = harness.driver.prepare(mig(2))
     assert prepared.names == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-4"]
     assert len([path for path in prepared.container().devices if "nvidia-cap" in path]) == 4
-    rig.driver.unprepare(prepared)
-    rig.driver.assert_clean()
-    assert (rig.node.root / "run/nvml").read_text() == before
+    harness.driver.unprepare(prepared)
+    harness.driver.assert_clean()
+    assert (harness.node.root / "run/nvml").read_text() == before
 
 
-def test_it_survives_being_killed(rig, capsys):
-    times = assert_survives_crashes(rig.driver, mig(), lines=False)
+def test_it_survives_being_killed(harness, capsys):
+    times = assert_survives_crashes(harness.driver, mig(), lines=False)
     with capsys.disabled():
         print(f"\nkilled {times} times")
     assert times > 20

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.testing import write_tools
+from dra_driver_gpu.testing.node import write_tools
 
 from dra_sdk.hardware.node_access import Command, SystemEffects
 from dra_sdk.testing.cgroups import real_cgroups
@@ -21,7 +21,7 @@ import sys, time
 from pathlib import Path
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml.library import NvmlLibrary
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 from dra_driver_gpu.prepare.mps import MpsDaemon, mps_daemons
 from dra_driver_gpu.settings import GpuSettings
 from dra_sdk.hardware.daemons import DaemonWatch

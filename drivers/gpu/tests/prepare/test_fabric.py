@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.testing import GpuRig, MemoryFabricManager
+from dra_driver_gpu.testing.fabric import MemoryFabricManager
+from dra_driver_gpu.testing.harness import GpuHarness
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 from dra_sdk import DraError, PermanentError, RetriableError
 from dra_sdk.hardware.polling import Clock
@@ -17,7 +18,7 @@ from dra_sdk.testing import PreparedClaim, claim, request
 NAMES = ("gpuModuleID", "partition1", "partition2", "partition4", "partition8")
 
 
-class FabricRig(GpuRig):
+class FabricRig(GpuHarness):
     """A node with four GPUs on NVSwitches."""
 
     def __init__(self, directory: Path, gpus: int = 4, **settings: Any) -> None:
@@ -36,7 +37,7 @@ class FabricRig(GpuRig):
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> FabricRig:
+def harness(tmp_path: Path) -> FabricRig:
     return FabricRig(tmp_path)
 
 
@@ -62,92 +63,92 @@ def test_gpus_and_vfio_devices_have_their_module_and_partitions(tmp_path: Path) 
 
 
 def test_nothing_is_asked_or_published_unless_an_operator_wants_it(tmp_path: Path) -> None:
-    rig = FabricRig(tmp_path, fabric_manager=None)
-    assert not set(NAMES) & rig.driver.devices["gpu-0"].attributes.keys()
-    rig.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
-    assert rig.fabric.calls == []
+    harness = FabricRig(tmp_path, fabric_manager=None)
+    assert not set(NAMES) & harness.driver.devices["gpu-0"].attributes.keys()
+    harness.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
+    assert harness.fabric.calls == []
 
 
-def test_a_fabric_manager_that_does_not_answer_yet_hides_no_gpu(rig: FabricRig, caplog: Any) -> None:
-    rig.fabric.fails_always = True
-    before = rig.driver.plugin.snapshot(rig.node.node)
-    assert "gpuModuleID" not in rig.driver.devices["gpu-0"].attributes
+def test_a_fabric_manager_that_does_not_answer_yet_hides_no_gpu(harness: FabricRig, caplog: Any) -> None:
+    harness.fabric.fails_always = True
+    before = harness.driver.plugin.snapshot(harness.node.node)
+    assert "gpuModuleID" not in harness.driver.devices["gpu-0"].attributes
     assert "partitions of the NVSwitch fabric are not published" in caplog.text
-    rig.fabric.fails_always = False
-    assert rig.driver.plugin.snapshot(rig.node.node) != before
-    rig.driver.discover()
-    assert rig.driver.devices["gpu-0"].attributes["gpuModuleID"] == 1
+    harness.fabric.fails_always = False
+    assert harness.driver.plugin.snapshot(harness.node.node) != before
+    harness.driver.discover()
+    assert harness.driver.devices["gpu-0"].attributes["gpuModuleID"] == 1
 
 
-def test_a_claim_activates_the_partition_of_its_gpus_before_they_are_bound(rig: FabricRig) -> None:
-    before = rig.state()
-    one, pair = rig.driver.prepare(vms("gpu-0")), rig.driver.prepare(vms("gpu-2", "gpu-3"))
-    assert rig.fabric.active == {3, 2}
-    assert rig.driver.devices["gpu-vfio-2"].attributes["partition2"] == 2  # NVML does not see it any more
-    rig.driver.unprepare(one)
-    assert rig.fabric.active == {2}
-    rig.driver.unprepare(pair)
-    assert rig.fabric.active == set()
-    assert without_modules(rig.state()) == without_modules(before)
+def test_a_claim_activates_the_partition_of_its_gpus_before_they_are_bound(harness: FabricRig) -> None:
+    before = harness.state()
+    one, pair = harness.driver.prepare(vms("gpu-0")), harness.driver.prepare(vms("gpu-2", "gpu-3"))
+    assert harness.fabric.active == {3, 2}
+    assert harness.driver.devices["gpu-vfio-2"].attributes["partition2"] == 2  # NVML does not see it any more
+    harness.driver.unprepare(one)
+    assert harness.fabric.active == {2}
+    harness.driver.unprepare(pair)
+    assert harness.fabric.active == set()
+    assert without_modules(harness.state()) == without_modules(before)
 
 
-def test_gpus_that_are_no_partition_are_refused(rig: FabricRig) -> None:
+def test_gpus_that_are_no_partition_are_refused(harness: FabricRig) -> None:
     expected = r"modules 2, 3\) are no partition .* there are 1, 2, 3, 4; 1, 2; 3, 4; 1; 2; 3; 4. .* partition2"
     with pytest.raises(PermanentError, match=expected):
-        rig.driver.prepare(vms("gpu-1", "gpu-2"))
-    assert rig.fabric.active == set()
+        harness.driver.prepare(vms("gpu-1", "gpu-2"))
+    assert harness.fabric.active == set()
 
 
-def test_a_partition_that_an_operator_activated_stays(rig: FabricRig) -> None:
-    rig.fabric.activate(3)
-    rig.driver.unprepare(rig.driver.prepare(vms("gpu-0")))
-    assert rig.fabric.active == {3}
+def test_a_partition_that_an_operator_activated_stays(harness: FabricRig) -> None:
+    harness.fabric.activate(3)
+    harness.driver.unprepare(harness.driver.prepare(vms("gpu-0")))
+    assert harness.fabric.active == {3}
 
 
-def test_a_partition_of_a_claim_that_holds_nothing_any_more_is_deactivated(rig: FabricRig) -> None:
-    lost = rig.driver.prepare(vms("gpu-0"))
-    next(rig.driver.data.glob("claims/*.json")).unlink()
-    rig.driver.restart()
-    rig.driver.cluster.claims.pop(lost.ref.uid)
-    rig.driver.prepare(vms("gpu-1"))
-    assert rig.fabric.active == {4}
+def test_a_partition_of_a_claim_that_holds_nothing_any_more_is_deactivated(harness: FabricRig) -> None:
+    lost = harness.driver.prepare(vms("gpu-0"))
+    next(harness.driver.data.glob("claims/*.json")).unlink()
+    harness.driver.restart()
+    harness.driver.cluster.claims.pop(lost.ref.uid)
+    harness.driver.prepare(vms("gpu-1"))
+    assert harness.fabric.active == {4}
 
 
-def test_after_a_reboot_nothing_is_deactivated(rig: FabricRig) -> None:
+def test_after_a_reboot_nothing_is_deactivated(harness: FabricRig) -> None:
     """The Fabric Manager starts with no partition, or with those of an operator."""
-    prepared = rig.driver.prepare(vms("gpu-0"))
-    rig.driver.reboot()
-    rig.fabric.calls.clear()
-    rig.driver.unprepare(prepared)
-    assert "deactivate 3" not in rig.fabric.calls
+    prepared = harness.driver.prepare(vms("gpu-0"))
+    harness.driver.reboot()
+    harness.fabric.calls.clear()
+    harness.driver.unprepare(prepared)
+    assert "deactivate 3" not in harness.fabric.calls
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_failure_at_every_call_leaves_no_partition_active(tmp_path: Path, *, after: bool) -> None:
     points = 0
     for nth in range(1, 9):
-        rig = FabricRig(tmp_path / str(nth))
-        asked = rig.driver.allocate(vms("gpu-2", "gpu-3"))
-        rig.fabric.fail_call(nth, after=after)
-        prepared, failed = prepare(rig, asked)
+        harness = FabricRig(tmp_path / str(nth))
+        asked = harness.driver.allocate(vms("gpu-2", "gpu-3"))
+        harness.fabric.fail_call(nth, after=after)
+        prepared, failed = prepare(harness, asked)
         if prepared is None:
-            assert rig.fabric.active == set()
-            prepared, _ = prepare(rig, asked)
+            assert harness.fabric.active == set()
+            prepared, _ = prepare(harness, asked)
         assert prepared is not None
-        assert rig.fabric.active == {2}
+        assert harness.fabric.active == {2}
         for _ in range(2):
             try:
-                rig.driver.unprepare(prepared)
+                harness.driver.unprepare(prepared)
             except DraError:
                 failed = True
-        assert rig.fabric.active == set()
+        assert harness.fabric.active == set()
         points += failed
     assert points >= 4
 
 
-def prepare(rig: FabricRig, asked: Any) -> tuple[PreparedClaim | None, bool]:
+def prepare(harness: FabricRig, asked: Any) -> tuple[PreparedClaim | None, bool]:
     try:
-        return rig.driver.prepare(asked), False
+        return harness.driver.prepare(asked), False
     except RetriableError:
         return None, True
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
-from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
-from dra_driver_gpu.testing import GpuRig
+from dra_driver_gpu.testing.harness import GpuHarness
+from dra_driver_gpu.testing.nvml import FakeGpu, fake_gpu
 
 from dra_sdk import DraError
 from dra_sdk.testing import FakeClaim, PreparedClaim, claim, request
@@ -76,50 +76,50 @@ class Bench:
     """One claim on one node, and failures at its points."""
 
     def __init__(self, directory: Path, scenario: Scenario) -> None:
-        self.rig = GpuRig(directory, scenario.gpus, **scenario.settings)
+        self.harness = GpuHarness(directory, scenario.gpus, **scenario.settings)
         for path in scenario.also:
-            self.rig.node.file(path, "0")
-        raw = self.rig.driver.allocate(scenario.make())
-        self.claim = PreparedClaim(raw, (), None, {"main": None}, self.rig.node)
-        for gpu in self.rig.memory.gpus:  # not the default, so that a default does not look restored
-            self.rig.memory.state(gpu.uuid).persistence = True
-        self.before = self.rig.state()
+            self.harness.node.file(path, "0")
+        raw = self.harness.driver.allocate(scenario.make())
+        self.claim = PreparedClaim(raw, (), None, {"main": None}, self.harness.node)
+        for gpu in self.harness.memory.gpus:  # not the default, so that a default does not look restored
+            self.harness.memory.state(gpu.uuid).persistence = True
+        self.before = self.harness.state()
 
     def prepare(self) -> None:
-        self.rig.driver.prepare(self.claim)
+        self.harness.driver.prepare(self.claim)
 
     def unprepare(self) -> None:
-        self.rig.unprepare(self.claim)
+        self.harness.unprepare(self.claim)
 
     def points(self, operation: Callable[[], None], *, after: bool) -> Iterator[tuple[str, int, bool]]:
         """The points of failure of an operation: in NVML or elsewhere, at which call, before or after its effect."""
-        nvml, other = len(self.rig.memory.faults.calls), len(self.rig.effects.calls)
+        nvml, other = len(self.harness.memory.faults.calls), len(self.harness.effects.calls)
         operation()
-        for nth in range(1, len(self.rig.memory.faults.calls) - nvml + 1):
+        for nth in range(1, len(self.harness.memory.faults.calls) - nvml + 1):
             yield "nvml", nth, after
-        for nth in range(1, len(self.rig.effects.calls) - other + 1):
+        for nth in range(1, len(self.harness.effects.calls) - other + 1):
             yield "effect", nth, after
 
     def fails(self, operation: Callable[[], None], where: str, nth: int, after: bool) -> bool:
         """Whether the operation fails because of a failure at this point."""
-        self.rig.driver.discover()  # as a new process does first; its calls do not fail
+        self.harness.driver.discover()  # as a new process does first; its calls do not fail
         if where == "nvml":
-            self.rig.memory.faults.fail_call(nth, after=after)
+            self.harness.memory.faults.fail_call(nth, after=after)
         else:
-            self.rig.effects.fail_call(nth, after=after)
+            self.harness.effects.fail_call(nth, after=after)
         try:
             operation()
         except DraError:
             return True
         finally:
-            self.rig.memory.faults.clear()
-            self.rig.effects.clear()
+            self.harness.memory.faults.clear()
+            self.harness.effects.clear()
         return False
 
     def assert_as_before(self) -> None:
-        assert self.rig.state() == self.before
-        self.rig.driver.assert_clean()
-        assert not self.rig.effects.running_daemons()
+        assert self.harness.state() == self.before
+        self.harness.driver.assert_clean()
+        assert not self.harness.effects.running_daemons()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
@@ -154,7 +154,7 @@ def test_unprepare_succeeds_after_it_failed(tmp_path, scenario, after, capsys):
         bench.prepare()
         if bench.fails(bench.unprepare, *point):
             failed += 1
-            assert [held.uid for held in bench.rig.driver.held] == [bench.claim.ref.uid]
+            assert [held.uid for held in bench.harness.driver.held] == [bench.claim.ref.uid]
             bench.unprepare()
         bench.assert_as_before()
     with capsys.disabled():
@@ -179,7 +179,7 @@ def test_a_new_process_undoes_what_one_that_ended_left(tmp_path, scenario, again
         with monkeypatch.context() as patch:
             patch.setattr("dra_driver_gpu.driver.unprepare", _dead)
             died += bench.fails(bench.prepare, *point)
-        bench.rig.driver.restart()
+        bench.harness.driver.restart()
         if again == "prepare":
             bench.prepare()
         bench.unprepare()

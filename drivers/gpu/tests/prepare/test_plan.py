@@ -11,49 +11,49 @@ MIG = request("mig", device_class="mig.nvidia.com")
 
 
 def test_configuration_for_all_requests_applies_where_its_kind_fits(make_gpus, config):
-    rig = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
+    harness = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Long"})
     asked = claim("gpu", MIG).configured(slow).configured(config("MigDeviceConfig", strategy="TimeSlicing"))
-    rig.driver.prepare(asked)
-    assert [call[-1] for call in rig.effects.calls] == ["3"]
+    harness.driver.prepare(asked)
+    assert [call[-1] for call in harness.effects.calls] == ["3"]
 
 
 def test_the_wrong_kind_for_a_named_request_is_an_error(make_gpus, config):
-    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    harness = make_gpus("H100-80GB", dynamic_mig=True)
     asked = claim(MIG).configured(config("GpuConfig", strategy="TimeSlicing"), "mig")
     with pytest.raises(
         ConfigError, match=r"GpuConfig cannot apply to device gpu-0-mig-.* which takes a MigDeviceConfig"
     ):
-        rig.driver.prepare(asked)
-    rig.driver.assert_clean()
+        harness.driver.prepare(asked)
+    harness.driver.assert_clean()
 
 
 def test_the_wrong_kind_for_all_requests_is_logged(make_gpus, config, caplog):
-    rig = make_gpus("H100-80GB", dynamic_mig=True)
-    rig.driver.prepare(claim(MIG, config=config("GpuConfig", strategy="TimeSlicing")))
+    harness = make_gpus("H100-80GB", dynamic_mig=True)
+    harness.driver.prepare(claim(MIG, config=config("GpuConfig", strategy="TimeSlicing")))
     assert "config[0] of the claim: GpuConfig applies to none of its devices" in caplog.text
 
 
 def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(make_gpus, config):
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     asked = claim(first_of("any", request("big", device_class="mig.nvidia.com"), request("gpu")))
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Short"})
     both = asked.configured(slow, "any").configured(config("MigDeviceConfig", strategy="TimeSlicing"), "any")
-    prepared = rig.driver.prepare(both)
+    prepared = harness.driver.prepare(both)
     assert prepared.names == ["gpu-0"]
-    assert [call[-1] for call in rig.effects.calls] == ["1"]
+    assert [call[-1] for call in harness.effects.calls] == ["1"]
 
 
 def test_the_last_entry_takes_precedence_and_that_of_the_claim_over_that_of_its_class(make_gpus, config):
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
-    rig.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])
+    harness.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])
     first, last = (
         config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": each}) for each in ("Short", "Long")
     )
     asked = claim(request("gpu", device_class="shared")).configured(first).configured(last, "gpu")
-    rig.driver.prepare(asked)
-    assert [call[-1] for call in rig.effects.calls] == ["3"]
+    harness.driver.prepare(asked)
+    assert [call[-1] for call in harness.effects.calls] == ["3"]
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_the_last_entry_takes_precedence_and_that_of_the_claim_over_that_of_its_
     ],
 )
 def test_unknown_configuration_is_an_error(make_gpus, parameters, why):
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     with pytest.raises(ConfigError, match=why):
-        rig.driver.prepare(claim("gpu", config=parameters))
+        harness.driver.prepare(claim("gpu", config=parameters))
 
 
 def test_a_device_of_another_driver_is_an_error(make_gpus):
-    rig = make_gpus("L4")
+    harness = make_gpus("L4")
     with pytest.raises(ClaimError, match="device node-1/tpu-0 is not among those that driver"):
-        rig.driver.prepare(rig.same(rig.driver.prepare(claim("gpu")), device="tpu-0"))
+        harness.driver.prepare(harness.copy_of(harness.driver.prepare(claim("gpu")), device="tpu-0"))

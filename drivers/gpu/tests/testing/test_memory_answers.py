@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import pytest
 from dra_driver_gpu.nvml import Gpu, Nvml, errors, queries
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, MigMode, Placement
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.nvml.values import ComputeMode, EccCounter, EccKind, EventType, RecoveryAction, RemappedRows
-from dra_driver_gpu.testing import MemoryAnswers, StubServer, build_stub
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml_stub import StubServer, build_stub
 
 GETTERS = (
     "uuid", "name", "minor_number", "module_id", "brand", "architecture", "compute_capability", "memory", "pci",

@@ -6,9 +6,9 @@ import os
 
 import pytest
 from dra_driver_gpu.edits.device_nodes import mig_capabilities
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import find_library
-from dra_driver_gpu.testing import GpuNode
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 from dra_sdk.hardware import read_pci_devices
 from dra_sdk.testing.sysfs import FakePci, regular_machine

@@ -10,7 +10,8 @@ from threading import Thread
 import pytest
 from dra_driver_gpu.nvml import errors
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.testing import Answer, GoldenAnswers, StubServer, build_stub, nvml_stub
+from dra_driver_gpu.testing import nvml_stub
+from dra_driver_gpu.testing.nvml_stub import Answer, GoldenAnswers, StubServer, build_stub
 
 from dra_sdk import SettingsError
 

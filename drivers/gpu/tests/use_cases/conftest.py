@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from dra_driver_gpu.nvml.memory import MemoryNvml, read_fixture
 from dra_driver_gpu.settings import GpuSettings
-from dra_driver_gpu.testing import GpuRig
 from dra_driver_gpu.testing.examples import NODES, ExampleNode
+from dra_driver_gpu.testing.harness import GpuHarness
+from dra_driver_gpu.testing.nvml import MemoryNvml, read_fixture
 
 from dra_sdk.cli.main import main
 from dra_sdk.testing import PreparedClaim
@@ -61,7 +61,7 @@ class Played:
         node = node_of(case)
         settings = GpuSettings.read(node.settings)
         self._read: MemoryNvml | None = None
-        self.rig = GpuRig(
+        self.harness = GpuHarness(
             directory,
             node.fakes(),
             nvml=lambda _root: self._gpus(),
@@ -70,10 +70,10 @@ class Played:
             sharing=settings.sharing,
             vfio_seconds=0.2,
         )
-        node.complete(self.rig.node.root)
-        self.rig.gpus.set_all_instances()
-        self.rig.register_nodes()
-        self.rig.driver.discover()
+        node.complete(self.harness.node.root)
+        self.harness.gpus.set_all_instances()
+        self.harness.register_nodes()
+        self.harness.driver.discover()
         self.before = self.state()
         (directory / "node.json").write_text(
             json.dumps({"kind": "List", "apiVersion": "v1", "items": self._objects(node)})
@@ -92,7 +92,7 @@ class Played:
 
     def _gpus(self) -> MemoryNvml:
         if self._read is None:
-            self._read = read_fixture(self.rig.node.root / "nvml.yaml")
+            self._read = read_fixture(self.harness.node.root / "nvml.yaml")
         return self._read
 
     @property
@@ -102,20 +102,20 @@ class Played:
         return self._read
 
     def _objects(self, node: ExampleNode) -> list[JSON]:
-        """The node under the name that the rig has."""
-        objects = json.loads(json.dumps(node.other_objects()).replace(f'"{node.name}"', f'"{self.rig.node.name}"'))
-        return [*objects, *self.rig.driver.slices()]
+        """The node under the name that the harness has."""
+        objects = json.loads(json.dumps(node.other_objects()).replace(f'"{node.name}"', f'"{self.harness.node.name}"'))
+        return [*objects, *self.harness.driver.slices()]
 
     def _prepare(self, claim: JSON) -> None:
-        raw = self.rig.driver.cluster.adopt(claim)
+        raw = self.harness.driver.cluster.adopt(claim)
         containers: dict[str, Any] = {}
         users = [each["name"] for each in claim["status"]["reservedFor"]]
         for user in users:
             containers |= _containers(self.pods[user], claim)
-        prepared = self.rig.driver.prepare(raw, containers=containers)
+        prepared = self.harness.driver.prepare(raw, containers=containers)
         self.live.append(prepared)
         self.prepared |= dict.fromkeys(users, prepared)
-        self.rig.register_nodes()  # those of VFIO are made when a GPU is bound to it
+        self.harness.register_nodes()  # those of VFIO are made when a GPU is bound to it
 
     def container(self, name: str) -> Any:
         """What container `pod/container` gets."""
@@ -130,7 +130,9 @@ class Played:
         states = [self.memory.state(gpu.uuid) for gpu in self.memory.gpus]
         gpus = [(each.mig.current, each.compute_mode, sorted(each.instances)) for each in states]
         drivers = {
-            gpu.pci_address: (self.rig.node.root / "sys/bus/pci/devices" / gpu.pci_address / "driver").readlink().name
+            gpu.pci_address: (self.harness.node.root / "sys/bus/pci/devices" / gpu.pci_address / "driver")
+            .readlink()
+            .name
             for gpu in self.memory.gpus
         }
         return gpus, drivers
@@ -138,9 +140,9 @@ class Played:
     def end(self) -> None:
         """Unprepare everything: the node is as before."""
         while self.live:
-            self.rig.driver.unprepare(self.live.pop())
-        self.rig.driver.assert_clean()
-        assert self.rig.effects.running_daemons() == []
+            self.harness.driver.unprepare(self.live.pop())
+        self.harness.driver.assert_clean()
+        assert self.harness.effects.running_daemons() == []
         assert self.state() == self.before
 
 

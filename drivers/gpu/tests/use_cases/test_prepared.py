@@ -13,7 +13,7 @@ Play = Callable[[str], Any]
 
 def slices_set(played: Any) -> list[str]:
     """The time slices that were set, in order."""
-    return [each.rpartition(" ")[2] for each in played.rig.effects.calls if "--set-timeslice" in each]
+    return [each.rpartition(" ")[2] for each in played.harness.effects.calls if "--set-timeslice" in each]
 
 
 def capability(gpu: int, instance: int, compute: int | None = None) -> str:
@@ -26,7 +26,7 @@ def capabilities(container: Any) -> set[str]:
 
 def test_01_claims_share_a_gpu(play: Play) -> None:
     played = play("01-controlled-sharing")
-    held = [device for each in played.rig.driver.held for device in each.devices]
+    held = [device for each in played.harness.driver.held for device in each.devices]
     devices = sorted(each.name for each in held)  # pods of both teams have the same names, so claims are counted
     assert devices == ["gpu-0", "gpu-0", "gpu-0", "gpu-1"]
     assert len({each.share_id for each in held}) == 4
@@ -58,7 +58,7 @@ def test_05_two_containers_are_clients_of_one_daemon(play: Play) -> None:
     played = play("05-mps")
     pipes = {played.container(f"chat/{name}").env["CUDA_MPS_PIPE_DIRECTORY"] for name in ("model", "embedding")}
     assert len(pipes) == 1
-    assert len(played.rig.effects.running_daemons()) >= 1
+    assert len(played.harness.effects.running_daemons()) >= 1
     gpu = played.memory.gpus[0].uuid
     assert played.memory.state(gpu).compute_mode is ComputeMode.EXCLUSIVE_PROCESS
 

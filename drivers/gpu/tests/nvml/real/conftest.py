@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.testing import GoldenAnswers, StubServer, build_stub
+from dra_driver_gpu.testing.nvml_stub import GoldenAnswers, StubServer, build_stub
 
 _NOT_IN_OLD = (
     "nvmlDeviceGetMemoryInfo_v2",

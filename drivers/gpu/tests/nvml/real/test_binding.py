@@ -41,7 +41,7 @@ from dra_driver_gpu.nvml.values import (
     RemappedRows,
     VirtualizationMode,
 )
-from dra_driver_gpu.testing import Answer, GoldenAnswers
+from dra_driver_gpu.testing.nvml_stub import Answer, GoldenAnswers
 
 GPU, MIG, INSTANCE, COMPUTE, EVENTS, OTHER = (0x7F12_3456_7000 + 16 * number for number in range(6))
 WORD = 0xFFFF_FF00  # with a small number added: an unsigned int

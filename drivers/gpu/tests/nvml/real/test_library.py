@@ -12,13 +12,13 @@ import pytest
 from dra_driver_gpu.describe import read_inventory
 from dra_driver_gpu.health.history import read
 from dra_driver_gpu.nvml import errors, queries
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.real import RealNvml, find_library
 from dra_driver_gpu.nvml.real.library import SONAME, load
 from dra_driver_gpu.nvml.values import AddressingMode, RecoveryAction
-from dra_driver_gpu.testing import MemoryAnswers, StubServer, build_stub
-from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE
+from dra_driver_gpu.testing.memory_answers import MemoryAnswers
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE, StubServer, build_stub
 
 from dra_sdk.hardware import Host
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.nvml.memory import MODELS, fake_gpu, model
-from dra_driver_gpu.nvml.memory.models import compute_instance_profiles
-from dra_driver_gpu.nvml.memory.state import GpuState
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import Architecture
+from dra_driver_gpu.testing.nvml import MODELS, fake_gpu, model
+from dra_driver_gpu.testing.nvml.models import compute_instance_profiles
+from dra_driver_gpu.testing.nvml.state import GpuState
 
 from dra_sdk import SettingsError
 

@@ -10,16 +10,6 @@ from typing import Final
 
 from dra_driver_gpu.nvml.api import ComputeInstance, ComputeInstanceInfo, GpuInstance, GpuInstanceInfo
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory.driver import Driver, nvml_call
-from dra_driver_gpu.nvml.memory.models import gpu_instance_profile
-from dra_driver_gpu.nvml.memory.state import (
-    ComputeInstanceState,
-    GpuInstanceState,
-    GpuState,
-    ProcessKind,
-    RefusedError,
-    compute_profile,
-)
 from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfile,
     ComputeInstanceProfileKind,
@@ -44,6 +34,16 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
+)
+from dra_driver_gpu.testing.nvml.driver import Driver, nvml_call
+from dra_driver_gpu.testing.nvml.models import gpu_instance_profile
+from dra_driver_gpu.testing.nvml.state import (
+    ComputeInstanceState,
+    GpuInstanceState,
+    GpuState,
+    ProcessKind,
+    RefusedError,
+    compute_profile,
 )
 
 _MIB: Final = 1 << 20

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 from dra_driver_gpu.nvml.errors import GpuIsLostError, InvalidArgumentError
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import EventType
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 _XID = EventType.XID_CRITICAL_ERROR
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from dra_driver_gpu.nvml.errors import ReturnCode, error_of
-from dra_driver_gpu.nvml.memory.models import FakeGpu
-from dra_driver_gpu.nvml.memory.state import GpuState, RefusedError
 from dra_driver_gpu.nvml.values import EventType
+from dra_driver_gpu.testing.nvml.models import FakeGpu
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
 
 
 @dataclass

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 from dra_driver_gpu.nvml import errors
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 _XID = EventType.XID_CRITICAL_ERROR
 _SOON_MS = 50_000

@@ -24,10 +24,10 @@ from typing import Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dra_driver_gpu.nvml.memory.library import MemoryNvml
-from dra_driver_gpu.nvml.memory.models import FakeGpu, fake_gpu
-from dra_driver_gpu.nvml.memory.state import GpuState, RefusedError
 from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.testing.nvml.library import MemoryNvml
+from dra_driver_gpu.testing.nvml.models import FakeGpu, fake_gpu
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
 from dra_sdk import SettingsError
 
 FIXTURE_FILE: Final = "nvml.yaml"

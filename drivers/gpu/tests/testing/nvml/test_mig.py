@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 from dra_driver_gpu.nvml import errors, queries
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
-from dra_driver_gpu.nvml.memory.models import FakeGpu
 from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfileKind,
     GpuInstanceProfileKind,
@@ -18,6 +16,8 @@ from dra_driver_gpu.nvml.mig import (
     profile_name,
 )
 from dra_driver_gpu.nvml.values import Process
+from dra_driver_gpu.testing.nvml import MODELS, fake_gpu
+from dra_driver_gpu.testing.nvml.models import FakeGpu
 
 _WITH_MIG = [name for name, model in MODELS.items() if model.mig]
 

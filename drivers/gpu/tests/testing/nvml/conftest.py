@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
+from dra_driver_gpu.testing.nvml import FakeGpu, MemoryNvml
 
 
 @pytest.fixture

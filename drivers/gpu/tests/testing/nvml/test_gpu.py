@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from dra_driver_gpu.nvml import errors
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory import MODELS, ProcessKind, fake_gpu
-from dra_driver_gpu.nvml.memory.models import FakeGpu
 from dra_driver_gpu.nvml.mig import MigMode
 from dra_driver_gpu.nvml.values import (
     AddressingMode,
@@ -23,6 +21,8 @@ from dra_driver_gpu.nvml.values import (
     RemappedRows,
     VirtualizationMode,
 )
+from dra_driver_gpu.testing.nvml import MODELS, ProcessKind, fake_gpu
+from dra_driver_gpu.testing.nvml.models import FakeGpu
 
 _GIB = 1 << 30
 

@@ -1,9 +1,9 @@
 """The GPU driver on a node made of files, between the SDK's real engine and GPUs in memory or behind the stub library.
 
-    rig = GpuRig(tmp_path, [fake_gpu("H100-80GB", 0)], dynamic_mig=True)
-    prepared = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
+    harness = GpuHarness(tmp_path, [fake_gpu("H100-80GB", 0)], dynamic_mig=True)
+    prepared = harness.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
 
-`rig.effects` are the `FakeEffects` of the node: they record what the driver does, and can be made to fail or to hang.
+`harness.effects` are the `FakeEffects` of the node, which record what the driver does, and can fail or hang.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dra_driver_gpu.gpu_record import GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import NvmlLibrary
-from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing.node import GpuNode, write_tools
+from dra_driver_gpu.testing.nvml import FakeGpu, MemoryNvml
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.sharing import Sharing
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim
@@ -35,7 +35,7 @@ STATE_DIR: Final = "/s"
 """The state directory: short, because the path of a socket has at most 107 bytes."""
 
 
-class GpuRig:
+class GpuHarness:
     """`settings` are those of `GpuSettings`; `nvml` makes an NVML other than the one in memory.
 
     `driver` is the harness, `effects` what is done to the node, `memory` the GPUs in memory.
@@ -104,10 +104,10 @@ class GpuRig:
         self.driver.unprepare(claim)
         self.driver.cluster.adopt(claim.claim)
 
-    def same(self, other: PreparedClaim, **changes: Any) -> PreparedClaim:
+    def copy_of(self, claim: PreparedClaim, **changes: Any) -> PreparedClaim:
         """Another claim that has the same devices, with changes to each result of its allocation."""
-        made = deepcopy(other.claim)
-        uid = f"{other.ref.uid[:-4]}{len(self.driver.cluster.claims):04}"
+        made = deepcopy(claim.claim)
+        uid = f"{claim.ref.uid[:-4]}{len(self.driver.cluster.claims):04}"
         made["metadata"] |= {"uid": uid, "name": f"same-{uid}"}
         for result in made["status"]["allocation"]["devices"]["results"]:
             result.update(changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dra_driver_gpu.nvml import queries
-from dra_driver_gpu.nvml.memory import read_fixture
+from dra_driver_gpu.testing.nvml import read_fixture
 
 from dra_sdk import SettingsError
 

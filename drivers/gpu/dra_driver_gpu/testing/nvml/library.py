@@ -17,10 +17,6 @@ from copy import deepcopy
 
 from dra_driver_gpu.nvml.api import Event, Gpu
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory.driver import Driver, EventQueue, Faults, QueuedEvent
-from dra_driver_gpu.nvml.memory.handles import MemoryGpu
-from dra_driver_gpu.nvml.memory.models import FakeGpu
-from dra_driver_gpu.nvml.memory.state import GpuState, ProcessKind, RefusedError
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
     EccCounter,
@@ -30,6 +26,10 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
 )
+from dra_driver_gpu.testing.nvml.driver import Driver, EventQueue, Faults, QueuedEvent
+from dra_driver_gpu.testing.nvml.handles import MemoryGpu
+from dra_driver_gpu.testing.nvml.models import FakeGpu
+from dra_driver_gpu.testing.nvml.state import GpuState, ProcessKind, RefusedError
 
 
 class MemoryNvml:

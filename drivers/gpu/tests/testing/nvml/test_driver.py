@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dra_driver_gpu.nvml import queries
 from dra_driver_gpu.nvml.errors import InUseError, NvmlError, ReturnCode
-from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory.models import FakeGpu, MigRow, compute_instance_profiles
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfile, MigMode, Placement
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
@@ -24,6 +23,7 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
 )
+from dra_driver_gpu.testing.nvml.models import FakeGpu, MigRow, compute_instance_profiles
 
 _ECC_EVENTS = EventType.SINGLE_BIT_ECC_ERROR | EventType.DOUBLE_BIT_ECC_ERROR
 _NO_ROWS = RemappedRows(0, 0, pending=False, failed=False)
