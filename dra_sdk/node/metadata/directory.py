@@ -169,17 +169,6 @@ class MetadataDirectory:
                     _remove_tree(directory)
 
 
-def claim_files(
-    driver: str, claim: Mapping[str, Any], devices: Iterable[PreparedDevice], versions: Sequence[str] = VERSIONS
-) -> list[MetadataFile]:
-    """The files of `claim` (a ResourceClaim as JSON), one for each request that has a device, with generation 1.
-
-    Subrequests of one request share its file, each with an entry of its own. Raises ClaimError for a name that cannot
-    be part of a path, InvalidObjectError for a device that breaks a limit.
-    """
-    return _files(driver, claim, [(device.request, device_entry(driver, device)) for device in devices], versions)
-
-
 def _files(
     driver: str, claim: Mapping[str, Any], entries: Iterable[tuple[str, JSON]], versions: Sequence[str]
 ) -> list[MetadataFile]:

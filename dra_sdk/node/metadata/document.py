@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.device import AttributeValue, Version
@@ -28,7 +27,6 @@ from dra_sdk.wire.validation import check_device
 from dra_sdk.wire.validation.names import pool_name
 from dra_sdk.wire.validation.problems import byte_length
 
-log = logging.getLogger(__name__)
 GROUP: Final = "metadata.resource.k8s.io"
 KIND: Final = "DeviceMetadata"
 #: API versions that are written and read, newest first.
@@ -127,21 +125,6 @@ def encode(fields: JSON, versions: Sequence[str] = VERSIONS) -> str:
     body = json.dumps(fields).removeprefix("{")
     heads = (json.dumps({"kind": KIND, "apiVersion": version}).removesuffix("}") for version in versions)
     return "".join(f"{head}, {body}\n" for head in heads)
-
-
-def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:
-    """Those of `wanted` that can be written, newest first. SettingsError if there is none.
-
-    One setting may serve releases that know different versions, so the others are logged and left out.
-    """
-    known = tuple(each for each in VERSIONS if each in wanted)
-    unknown = [each for each in wanted if each not in VERSIONS]
-    if not known:
-        asked = ", ".join(wanted) or "none"
-        raise SettingsError(f"no version of device metadata can be written: asked for {asked}, known {VERSIONS}")
-    if unknown:
-        log.warning("device metadata is not written as %s, which this release does not know", ", ".join(unknown))
-    return known
 
 
 def device_entry(driver: str, device: PreparedDevice) -> JSON:

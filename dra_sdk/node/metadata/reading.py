@@ -1,4 +1,4 @@
-"""Reading device metadata, in a container or on the host: `read_request(resource_claim_directory("gpu", "r"))`.
+"""Reading device metadata, in a container or on the host.
 
 Source: KEP-5304. A reader takes the first document whose version it knows and skips versions it does not, so that a
 newer driver does not break it; anything else that is wrong with the stream is an error.
@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.node.metadata.document import KIND, VERSIONS, DeviceMetadata
-from dra_sdk.node.metadata.layout import SUFFIX
 
 _SPACE = " \t\r\n"
 
@@ -46,24 +45,6 @@ def read_file(path: Path) -> DeviceMetadata:
     except OSError as error:
         raise InvalidObjectError(f"device metadata {path}", [f"cannot be read: {error.strerror}"]) from error
     return read_metadata(content, f"device metadata {path}")
-
-
-def read_request(directory: Path | str) -> DeviceMetadata:
-    """What all drivers say about one request, as one document with the identity of the first.
-
-    `directory` is where a container finds the request's files; InvalidObjectError if it has none.
-    """
-    paths = sorted(Path(directory).glob(f"*{SUFFIX}"))
-    if not paths:
-        raise InvalidObjectError(f"device metadata {directory}", [f"there is no file *{SUFFIX}"])
-    documents = [read_file(path) for path in paths]
-    requests: dict[str, dict[str, Any]] = {}
-    for request in (each for document in documents for each in document.requests):
-        merged = requests.setdefault(request.name, {"name": request.name, "devices": []})
-        merged["devices"] += [device.model_dump(by_alias=True) for device in request.devices]
-    pod_claim = next((each.pod_claim_name for each in documents if each.pod_claim_name is not None), None)
-    first = documents[0].model_dump(by_alias=True)
-    return DeviceMetadata.model_validate(first | {"podClaimName": pod_claim, "requests": list(requests.values())})
 
 
 def _stream(text: str) -> Iterator[Any]:

@@ -7,7 +7,7 @@ packages resourceclaim (tolerations) and resourceslice/tracker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from dra_sdk.model import JSON
 
@@ -48,19 +48,6 @@ def taint_text(taint: Mapping[str, Any]) -> str:
     """Return `key=value:effect`."""
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint['key']}{value}:{taint['effect']}"
-
-
-class SliceEvent(NamedTuple):
-    """A slice that was added, updated or deleted.
-
-    event: what happened to it.
-    old: the slice before, with the taints of rules; None if it is new.
-    new: the slice after, with the taints of rules; None if it was deleted.
-    """
-
-    event: Literal["add", "update", "delete"]
-    old: JSON | None
-    new: JSON | None
 
 
 def apply_taint_rules(slices: Iterable[JSON], rules: Iterable[JSON], *, require_selector: bool = False) -> list[JSON]:
@@ -106,61 +93,3 @@ def _may_select(selector: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
 def _with_taints(device: JSON, taints: Sequence[tuple[str | None, JSON]]) -> JSON:
     added = [taint for name, taint in taints if name in {None, device.get("name")}]
     return {**device, "taints": [*(device.get("taints") or []), *added]} if added else device
-
-
-class SliceTracker:
-    """Follows slices and rules as they change, and returns how the slices with taints change."""
-
-    def __init__(self) -> None:
-        self._slices: dict[str, JSON] = {}
-        self._rules: dict[str, JSON] = {}
-        self._with_rules: dict[str, JSON] = {}
-
-    @property
-    def slices(self) -> list[JSON]:
-        """All slices, with the taints of all rules."""
-        return list(self._with_rules.values())
-
-    def put_slice(self, raw_slice: JSON) -> list[SliceEvent]:
-        """Add a slice, or replace the one of the same name."""
-        name = _object_name(raw_slice)
-        self._slices[name] = raw_slice
-        old, new = self._with_rules.get(name), self._with_taints(raw_slice)
-        self._with_rules[name] = new
-        return [SliceEvent("add" if old is None else "update", old, new)]
-
-    def delete_slice(self, name: str) -> list[SliceEvent]:
-        """Delete a slice."""
-        self._slices.pop(name, None)
-        old = self._with_rules.pop(name, None)
-        return [] if old is None else [SliceEvent("delete", old, None)]
-
-    def put_rule(self, rule: JSON) -> list[SliceEvent]:
-        """Add or replace a rule; slices whose taints stay the same cause no event."""
-        self._rules[_object_name(rule)] = rule
-        return self._reapply_rules()
-
-    def delete_rule(self, name: str) -> list[SliceEvent]:
-        """Delete a rule and the taints that it added."""
-        self._rules.pop(name, None)
-        return self._reapply_rules()
-
-    def _with_taints(self, raw_slice: JSON) -> JSON:
-        return apply_taint_rules([raw_slice], self._rules.values())[0]
-
-    def _reapply_rules(self) -> list[SliceEvent]:
-        events = []
-        for name, raw_slice in self._slices.items():
-            old, new = self._with_rules[name], self._with_taints(raw_slice)
-            self._with_rules[name] = new
-            if _device_taints(old) != _device_taints(new):
-                events.append(SliceEvent("update", old, new))
-        return events
-
-
-def _object_name(obj: JSON) -> str:
-    return str(obj["metadata"]["name"])
-
-
-def _device_taints(raw_slice: JSON) -> list[list[JSON]]:
-    return [device.get("taints") or [] for device in raw_slice["spec"].get("devices") or []]

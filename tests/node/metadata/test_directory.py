@@ -15,14 +15,13 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata.directory import (
     MetadataDirectory,
     MetadataFile,
-    claim_files,
     updated_file,
 )
 from dra_sdk.node.metadata.document import VERSIONS
 from dra_sdk.node.metadata.layout import POD_CLAIM_ANNOTATION
 from dra_sdk.node.metadata.reading import read_file, read_metadata
 from dra_sdk.wire.cdi import claim_spec
-from tests.node.metadata.devices import prepared
+from tests.node.metadata.devices import claim_files, prepared
 
 DRIVER = "gpu.example.com"
 

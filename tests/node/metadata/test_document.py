@@ -4,14 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from dra_sdk import Version
-from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.status import NetworkData
 from dra_sdk.node.metadata.document import (
     VERSIONS,
     Attribute,
     DeviceMetadata,
     device_entry,
-    known_versions,
 )
 from tests.node.metadata.devices import prepared
 
@@ -153,16 +152,3 @@ def test_every_version_holds_the_same_document_newest_first():
     assert second == first.replace("v1beta1", "v1alpha1")
     assert text.startswith('{"kind": "DeviceMetadata", "apiVersion": "metadata.resource.k8s.io/v1beta1"')
     assert document.encode(VERSIONS[1:]) == second + "\n"
-
-
-def test_versions_are_put_in_order_and_unknown_ones_left_out_with_a_word(caplog):
-    assert known_versions(["metadata.resource.k8s.io/v1alpha1", "metadata.resource.k8s.io/v1beta1"]) == VERSIONS
-    assert caplog.text == ""
-    assert known_versions(["bogus/v99", VERSIONS[0]]) == VERSIONS[:1]
-    assert "not written as bogus/v99" in caplog.text
-
-
-@pytest.mark.parametrize("versions", [[], ["bogus/v99"], ["v1beta1"]])
-def test_without_a_known_version_nothing_can_be_written(versions):
-    with pytest.raises(SettingsError, match="no version of device metadata can be written"):
-        known_versions(versions)

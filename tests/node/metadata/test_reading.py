@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.node.metadata.document import VERSIONS
-from dra_sdk.node.metadata.reading import read_file, read_metadata, read_request
+from dra_sdk.node.metadata.reading import read_file, read_metadata
 
 V1BETA1, V1ALPHA1 = VERSIONS
 
@@ -77,29 +77,3 @@ def test_a_file_is_named_when_it_cannot_be_read(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InvalidObjectError, match=r"bad\.json: is not JSON"):
         read_file(tmp_path / "bad.json")
-
-
-def test_what_several_drivers_say_about_one_request_is_put_together(tmp_path):
-    (tmp_path / "a.example.com-metadata.json").write_text(text(document(driver="a.example.com")))
-    nic = document(V1ALPHA1, "b.example.com", podClaimName="my-gpu")
-    nic["requests"].append({"name": "gpu/sub"})
-    (tmp_path / "b.example.com-metadata.json").write_text(text(nic))
-    (tmp_path / "notes.txt").write_text("not for us")
-    found = read_request(tmp_path)
-    assert [each.driver for each in found.request("gpu").devices] == ["a.example.com", "b.example.com"]
-    assert found.request("gpu/sub").devices == []
-    assert found.pod_claim_name == "my-gpu"
-    assert found.metadata.name == "my-claim"
-
-
-def test_one_damaged_file_of_a_request_is_an_error(tmp_path):
-    (tmp_path / "a.example.com-metadata.json").write_text(text(document()))
-    (tmp_path / "b.example.com-metadata.json").write_text("")
-    with pytest.raises(InvalidObjectError, match=r"b\.example\.com-metadata\.json: is empty"):
-        read_request(tmp_path)
-
-
-def test_a_request_without_files_is_an_error(tmp_path):
-    for directory in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(InvalidObjectError, match=r"there is no file \*-metadata\.json"):
-            read_request(directory)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.errors import ClaimError, InvalidObjectError, SettingsError
+from dra_sdk.errors import ClaimError, InvalidObjectError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.status import NetworkData
 from dra_sdk.node.files import Files
-from dra_sdk.node.metadata.directory import MetadataDirectory, claim_files
-from dra_sdk.node.metadata.document import KIND, VERSIONS, known_versions
-from dra_sdk.node.metadata.reading import read_file, read_metadata, read_request
+from dra_sdk.node.metadata.directory import MetadataDirectory
+from dra_sdk.node.metadata.document import KIND, VERSIONS
+from dra_sdk.node.metadata.reading import read_file, read_metadata
 from tests import vectors
-from tests.node.metadata.devices import prepared
+from tests.node.metadata.devices import claim_files, prepared
 
 OURS = {
     "no metadata objects found in stream": "is empty",
@@ -34,7 +34,6 @@ OURS = {
     "no compatible metadata version found in stream (unknown versions: metadata.k8s.io/v99, metadata.k8s.io/v100)": (
         "no version that is known here, only metadata.k8s.io/v99, metadata.k8s.io/v100"
     ),
-    "no metadata files found": "there is no file *-metadata.json",
     "open metadata file": "cannot be read",
     "not found": "not found|no metadata found",
 }
@@ -112,46 +111,6 @@ def test_read_metadata(name, case, tmp_path):
         read_file(path)
     assert str(path) in str(error.value)
     assert OURS.get(case["expectError"], "") in str(error.value)
-
-
-FILES = {
-    "single-driver": {"gpu.example.com": document()},
-    "ignores-non-matching-files": {"gpu.example.com": document()},
-    "multiple-drivers": {
-        "gpu.example.com": document(),
-        "nic.example.com": document("nic.example.com", device="nic-0", requests=["nic"]),
-    },
-    "merge-same-request-name-across-drivers": {
-        "gpu.example.com": document(requests=["gpu-0", "single-gpu", "gpu-1"]),
-        "mlx.example.com": document("mlx.example.com", "worker-1", "gpu-1", ["gpu-0", "gpu-1"]),
-    },
-    "preserves-pod-claim-name": {"gpu.example.com": document(podClaimName="my-gpu")},
-}
-
-
-@cases("devicemetadata.TestReadRequestDir")
-def test_read_request_directory(name, case, tmp_path):
-    for driver, content in FILES.get(name, {}).items():
-        (tmp_path / f"{driver}-metadata.json").write_text(content)
-    (tmp_path / "other.json").write_text("not for us")
-    directory = tmp_path / "missing" if name == "nonexistent-directory" else tmp_path
-    if case["expectError"]:
-        with pytest.raises(InvalidObjectError) as error:
-            read_request(directory)
-        assert OURS[case["expectError"]] in str(error.value)
-    else:
-        found = as_upstream(read_request(directory))
-        assert {key: found[key] for key in case["expected"]} == case["expected"]
-
-
-@cases("kubeletplugin.TestNewMetadataWriterVersionValidation")
-def test_version_validation(name, case):
-    versions = [f"{each['Group']}/{each['Version']}" for each in case["versions"]]
-    if case["expectErr"]:
-        with pytest.raises(SettingsError):
-            known_versions(versions)
-    else:
-        assert known_versions(versions) == VERSIONS[1:]
 
 
 DRIVER = "example.com"

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.scheduling.device_taints import (
-    SliceEvent,
-    SliceTracker,
     apply_taint_rules,
     tolerates,
     untolerated_taints,
@@ -90,28 +88,3 @@ def test_taints_of_the_driver_come_first() -> None:
     other = {"key": "other", "value": "x", "effect": "None", "timeAdded": "2026-01-01T00:00:00Z"}
     found = apply_taint_rules([a_slice(device("a") | {"taints": [own]})], [rule(), rule("more", other)])
     assert taints(found[0]) == [[own, TAINT, other]]
-
-
-def test_the_tracker_returns_events() -> None:
-    tracker, gpus = SliceTracker(), a_slice(device("a"))
-    assert tracker.put_slice(gpus) == [SliceEvent("add", None, gpus)]
-    (change,) = tracker.put_rule(rule())
-    assert (change.event, change.old, taints(change.new or {})) == ("update", gpus, [[TAINT]])
-    assert tracker.slices == [change.new]
-    assert tracker.delete_rule("rule") == [SliceEvent("update", change.new, gpus)]
-    assert tracker.delete_slice("s1") == [SliceEvent("delete", gpus, None)]
-    assert tracker.slices == []
-
-
-def test_no_event_without_a_change() -> None:
-    tracker = SliceTracker()
-    tracker.put_slice(a_slice(device("a")))
-    assert tracker.put_rule(rule(device="b")) == []
-    assert tracker.delete_rule("nobody") == []
-    assert tracker.delete_slice("nothing") == []
-
-
-def test_putting_a_slice_again_is_an_update() -> None:
-    tracker, gpus = SliceTracker(), a_slice(device("a"))
-    tracker.put_slice(gpus)
-    assert [each.event for each in tracker.put_slice(gpus)] == ["update"]

@@ -7,17 +7,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.model.claim import base_request
-from dra_sdk.tools.scheduling.allocator.allocation_result import config_for_result
-from dra_sdk.tools.scheduling.claim_ownership import (
-    ClaimOwnershipError,
-    check_owner,
-    claim_name,
-    consumer_reference,
-    is_reserved_for,
-    same_claim_statuses,
-    same_extended_status,
-)
-from dra_sdk.tools.scheduling.device_taints import SliceEvent, SliceTracker, tolerates
+from dra_sdk.tools.scheduling.device_taints import apply_taint_rules, tolerates
 from tests import vectors
 
 
@@ -35,71 +25,6 @@ def test_base_request(case: dict[str, Any]) -> None:
     assert base_request(case["requestRef"]) == case["expectedBaseRequestRef"]
 
 
-@pytest.mark.parametrize("case", cases("resourceclaim.TestConfigForResult"))
-def test_config_for_result(case: dict[str, Any]) -> None:
-    found = config_for_result(case["deviceConfigurations"], case["result"])
-    assert found == (case["expectedConfigs"] or [])
-
-
-@pytest.mark.parametrize("case", cases("resourceclaim.TestIsReservedForPod"))
-def test_reserved(case: dict[str, Any]) -> None:
-    found = is_reserved_for(case["pod"], case["claim"], group_claims=case["acceptPodGroup"])
-    assert found is case["expectedResult"]
-
-
-@pytest.mark.parametrize("case", cases("resourceclaim.TestResourceClaimIsFor"))
-def test_owner(case: dict[str, Any]) -> None:
-    error = ""
-    try:
-        check_owner(case["pod"], case["claim"], group_claims=case.get("acceptPodGroup", False))
-    except ClaimOwnershipError as caught:
-        error = str(caught)
-    assert error == case["expectedError"]
-
-
-@pytest.mark.parametrize("case", cases("resourceclaim.TestBindTo"))
-def test_consumer(case: dict[str, Any]) -> None:
-    if case["expectedError"]:
-        with pytest.raises(ClaimOwnershipError) as caught:
-            consumer_reference(case["pod"], case["podClaim"], case["podGroup"])
-        assert str(caught.value) == case["expectedError"]
-    else:
-        assert consumer_reference(case["pod"], case["podClaim"], case["podGroup"]) == case["expected"]
-
-
-@pytest.mark.parametrize("case", [*cases("resourceclaim.TestName"), *cases("resourceclaim.TestNameFromPodGroup")])
-def test_claim_name(case: dict[str, Any]) -> None:
-    owner = case.get("pod") or case["podGroup"]
-    entry = case.get("podClaim") or case["podGroupClaim"]
-    if case["expectedError"]:
-        with pytest.raises(ClaimOwnershipError) as caught:
-            claim_name(owner, entry)
-        assert str(caught.value) == case["expectedError"]
-    else:
-        assert claim_name(owner, entry) == (case["expectedName"], case["expectedCheck"])
-
-
-@pytest.mark.parametrize("case", cases("resourceclaim.TestPodStatusEqual"))
-def test_claim_statuses(case: dict[str, Any]) -> None:
-    assert same_claim_statuses(case["sliceA"], case["sliceB"]) is case["expectEqual"]
-
-
-@pytest.mark.parametrize("case", cases("resourceclaim.TestPodExtendedStatusEqual"))
-def test_extended_status(case: dict[str, Any]) -> None:
-    assert same_extended_status(case["statusA"], case["statusB"]) is case["expectEqual"]
-
-
-def changes(tracker: SliceTracker, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[SliceEvent]:
-    each = new or old
-    assert each
-    if "selectors" in each["spec"]:
-        return []  # a DeviceClass, which no rule of v1 refers to
-    name, is_slice = each["metadata"]["name"], "pool" in each["spec"]
-    if new is None:
-        return tracker.delete_slice(name) if is_slice else tracker.delete_rule(name)
-    return tracker.put_slice(new) if is_slice else tracker.put_rule(new)
-
-
 def events(raw: list[Any]) -> list[Any]:
     """One event is a pair; several may stand together in a list."""
     flat: list[Any] = []
@@ -110,9 +35,13 @@ def events(raw: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", cases("tracker.TestListPatchedResourceSlices"))
-def test_tracker(case: dict[str, Any]) -> None:
-    tracker = SliceTracker()
-    found = [change for old, new in events(case["events"]) for change in changes(tracker, old, new)]
-    observed = [{"event": each.event, "oldObj": each.old, "newObj": each.new} for each in found]
-    assert observed == case["expectedHandlerEvents"]
-    assert sorted(tracker.slices, key=repr) == sorted(case["expectedPatchedSlices"] or [], key=repr)
+def test_slices_with_the_taints_of_rules(case: dict[str, Any]) -> None:
+    objects: dict[str, dict[str, dict[str, Any]]] = {"pool": {}, "taint": {}, "selectors": {}}
+    for old, new in events(case["events"]):
+        changed = new or old
+        known = next(known for field, known in objects.items() if field in changed["spec"])
+        known.pop(changed["metadata"]["name"], None)
+        if new is not None:
+            known[changed["metadata"]["name"]] = new
+    tainted = apply_taint_rules(objects["pool"].values(), objects["taint"].values())
+    assert sorted(tainted, key=repr) == sorted(case["expectedPatchedSlices"] or [], key=repr)

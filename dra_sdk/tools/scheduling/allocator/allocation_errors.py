@@ -12,7 +12,7 @@ Source: k8s.io/dynamic-resource-allocation, package structured (1.36), Allocate.
 
 from __future__ import annotations
 
-from dra_sdk.cel import CelCostError, CelError
+from dra_sdk.cel import CelError
 from dra_sdk.errors import DraError
 
 
@@ -34,11 +34,6 @@ class SelectorError(AllocationError):
     def __init__(self, where: str, device: str, problem: CelError) -> None:
         self.where, self.device, self.problem = where, device, problem
         super().__init__(f"{where}, evaluated on device {device}: {problem}")
-
-    @property
-    def too_costly(self) -> bool:
-        """Whether the evaluation was stopped at the scheduler's cost limit."""
-        return isinstance(self.problem, CelCostError)
 
 
 class InvalidPoolsError(AllocationError):

@@ -6,12 +6,11 @@ KEP-5007 (binding conditions).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoice
@@ -137,17 +136,3 @@ def _without_redundant_names(entry: JSON, requests: Sequence[Request]) -> JSON:
     if not names or not all(_applies_to(names, each) for each in requests):
         return entry
     return {key: value for key, value in entry.items() if key != "requests"}
-
-
-def config_for_result(config: Iterable[Mapping[str, Any]], result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the entries of `allocation.devices.config` that apply to one of its results, in order.
-
-    An entry that names no request applies to all results; one without `opaque` is not for a driver and is left out.
-    """
-    reference = result["request"]
-    names = {reference, base_request(reference)}
-    return [
-        entry
-        for entry in config
-        if entry.get("opaque") is not None and (not entry.get("requests") or names & set(entry["requests"]))
-    ]

@@ -217,22 +217,6 @@ class KubeletEmulator:
         """Waits until a device is `Healthy`, `Unhealthy` or `Unknown`; False after `timeout` seconds."""
         return self._running.health.wait(driver, pool, device, health, timeout)
 
-    def resource_status(self, pod: RunningPod, container: str) -> list[JSON]:
-        """The `allocatedResourcesStatus` of a container, as the kubelet writes it into the pod's status."""
-        statuses: list[JSON] = []
-        for wanted in pod.containers[container]:
-            resources: dict[str, JSON] = {}
-            for device in pod.devices[wanted.claim]:
-                if device.serves(wanted.request):
-                    key = device.cdi_ids[0] if device.cdi_ids else f"{device.driver}/{device.pool}/{device.device}"
-                    health = self.health(device.driver, device.pool, device.device)
-                    entry = {"resourceID": key, "health": health.health}
-                    resources.setdefault(key, entry | ({"message": health.message} if health.message else {}))
-            name = f"claim:{wanted.claim}" + (f"/{wanted.request}" if wanted.request else "")
-            if resources:
-                statuses.append({"name": name, "resources": list(resources.values())})
-        return statuses
-
     # -- records
 
     def calls(self, kind: str = "", driver: str = "") -> list[Call]:

@@ -44,10 +44,6 @@ class NvmlLibrary:
         """Whether a `closed` waits or runs: users leave, new users wait."""
         return self._close_requested.is_set()
 
-    def wait_for_close_request(self, seconds: float) -> bool:
-        """Wait until `close_requested` is true; False on timeout."""
-        return self._close_requested.wait(seconds)
-
     @contextmanager
     def use(self, seconds: float = OPEN_SECONDS) -> Iterator[Nvml]:
         """NVML, initialized; handles are invalid after the `with`.

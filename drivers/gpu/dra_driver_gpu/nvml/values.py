@@ -163,11 +163,6 @@ class PciInfo:
         """The PCI device id, such as 0x20b0."""
         return self.device_id >> 16
 
-    @property
-    def vendor_id(self) -> int:
-        """The PCI vendor id."""
-        return self.device_id & 0xFFFF
-
 
 @dataclass(frozen=True)
 class Process:

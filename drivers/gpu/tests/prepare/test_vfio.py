@@ -411,7 +411,7 @@ def test_nvml_is_closed_while_a_driver_changes_so_that_it_finds_the_gpu(make_vms
     def watch():
         while not stop.is_set():
             with library.use():
-                while not (stop.is_set() or library.wait_for_close_request(0.05)):
+                while not (library.close_requested or stop.wait(0.01)):
                     pass
 
     watcher = threading.Thread(target=watch)

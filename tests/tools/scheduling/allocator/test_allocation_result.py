@@ -6,7 +6,6 @@ import pytest
 
 from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.allocator import AllocationError, SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.allocation_result import config_for_result
 from tests.tools.scheduling.allocator.build import (
     NEWER,
     a_slice,
@@ -201,17 +200,6 @@ def test_since_1_37_an_entry_for_all_requests_names_none() -> None:
         ("FromClaim", None, "all"),
         ("FromClaim", ["q", "r/big"], "some"),
     ]
-
-
-def test_config_that_applies_to_a_result() -> None:
-    entries = [
-        {"source": "FromClass", "requests": ["r"], **opaque("r")},
-        {"source": "FromClaim", **opaque("all")},
-        {"source": "FromClaim", "requests": ["r/other"], **opaque("other")},
-        {"source": "FromClaim", "requests": ["r"]},
-    ]
-    assert config_for_result(entries, {"request": "r/small"}) == entries[:2]
-    assert config_for_result(entries, {"request": "q"}) == entries[1:2]
 
 
 def test_the_base_name_of_a_request_reference() -> None:

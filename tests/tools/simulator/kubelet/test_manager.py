@@ -362,25 +362,6 @@ def test_a_pod_cannot_end_while_its_driver_is_away(api: LocalClient, kubelet: Ku
     assert not kubelet.claims
 
 
-def test_health_is_shown_by_claim_and_request(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
-    ref = claim(api, "one", GPU)
-    gpu.on_prepare = lambda claims: {
-        ref.uid: [
-            PreparedDevice(GPU, "node-1", "a", ("r",), ("v/c=a", "v/c=a2")),
-            PreparedDevice(GPU, "node-1", "b", ("s",), ()),
-        ]
-    }
-    wanted = {"main": [{"name": "one"}, {"name": "one", "request": "s"}]}
-    running = kubelet.run_pod(pod("one", containers=wanted))
-    gpu.report(("node-1", "a", 1, ""), ("node-1", "b", 2, "link down"))
-    assert kubelet.wait_for_health(GPU, "node-1", "b", "Unhealthy")
-    b = {"resourceID": f"{GPU}/node-1/b", "health": "Unhealthy", "message": "link down"}
-    assert kubelet.resource_status(running, "main") == [
-        {"name": "claim:one", "resources": [{"resourceID": "v/c=a", "health": "Healthy"}, b]},
-        {"name": "claim:one/s", "resources": [b]},
-    ]
-
-
 def test_a_finding_is_recorded_once(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
     ref = claim(api, "one", GPU, pods=("pod-1", "pod-2"))
     assert kubelet.run_pod(pod("one"))

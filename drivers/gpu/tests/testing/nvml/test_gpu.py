@@ -74,7 +74,6 @@ def test_every_model_reports_what_it_is(make_nvml, name):
     gpu = make_nvml(fake).device_by_index(0)
     assert (gpu.name(), gpu.architecture(), gpu.brand()) == (fake.model.name, fake.model.architecture, fake.model.brand)
     assert gpu.pci().product_id == fake.model.product_id
-    assert gpu.pci().vendor_id == 0x10DE
     assert gpu.pci().address == fake.pci_address
 
 
