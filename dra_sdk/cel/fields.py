@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 from dra_sdk.cel.checker import Checked
@@ -18,6 +17,7 @@ from dra_sdk.cel.frame import Frame
 from dra_sdk.cel.plan import INDICES, Program, plan
 from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
 from dra_sdk.cel.values import MISSING, CostLimitError, EvaluationError, Optional
+from dra_sdk.texts import closest
 
 _MAX_SHOWN: Final = 64
 _NO_VALUE: Final = object()
@@ -194,8 +194,8 @@ def _similar(path: Path, device: DeviceView) -> str:
     known = [(kind, domain, name) for kind in ("attributes", "capacity") for domain in fields[kind]
              for name in fields[kind][domain]]  # fmt: skip
     same = [each for each in known if each[2] == path[2]]
-    similar = get_close_matches(path[2], [each[2] for each in known], n=1)
-    nearest = next(iter([*same, *(each for each in known if each[2] in similar)]), None)
+    similar = closest(path[2], [each[2] for each in known])
+    nearest = next(iter([*same, *(each for each in known if each[2] == similar)]), None)
     return f"it has {_expression(nearest)}" if nearest else ""
 
 

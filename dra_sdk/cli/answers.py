@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dra_sdk.cli.output import counted
 from dra_sdk.cli.what_if import change_line
 from dra_sdk.model import JSON
+from dra_sdk.texts import counted, shortened
 from dra_sdk.tools.scheduling.cluster import ObjectKey, SchedulingOutcome, Snapshot, compare_outcomes, display_name
 from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
 from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave
@@ -83,7 +83,9 @@ def device_change_lines(before: Snapshot, after: Snapshot) -> list[str]:
     for each in compare_slices(before, after):
         driver, pool, device = each.device
         groups.setdefault((driver, pool, _device_change(each)), []).append(device)
-    lines = [f"  {driver}/{pool}: {_names(names)} {what}" for (driver, pool, what), names in groups.items()]
+    lines = [
+        f"  {driver}/{pool}: {shortened(names, MAX_NAMES)} {what}" for (driver, pool, what), names in groups.items()
+    ]
     return ["What changes in the slices:", *lines] if lines else ["No device changes in the slices."]
 
 
@@ -96,11 +98,6 @@ def _value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
-
-
 # -- waves
 
 
@@ -108,10 +105,10 @@ def wave_lines(waves: Sequence[DrainWave]) -> list[str]:
     """The waves, what moves in each of them, and how many leave a pod without a node."""
     lines = []
     for number, wave in enumerate(waves, 1):
-        lines.append(f"Wave {number} of {len(waves)}: drain {_names(wave.nodes)}")
+        lines.append(f"Wave {number} of {len(waves)}: drain {shortened(wave.nodes, MAX_NAMES)}")
         lines += [f"  {change_line(each)}" for each in wave.changes] or ["  nothing moves"]
         if wave.blocked:
-            names = _names([display_name(each) for each in wave.blocked])
+            names = shortened([display_name(each) for each in wave.blocked], MAX_NAMES)
             lines.append(f"  kubectl drain waits for PodDisruptionBudgets: {names}")
     short = [str(number) for number, wave in enumerate(waves, 1) if not wave.fits]
     if short:
@@ -144,10 +141,8 @@ def plan_lines(plan: EvictionPlan) -> list[str]:
     else:
         lines.append(f"The search ended at its limit, after {plan.trials} trials: fewer evictions may do.")
     if rivals := [display_name(each.pod) for each in plan.evictions if each.priority >= plan.priority and each.owner]:
-        verb = "are" if len(rivals) > 1 else "is"
-        lines.append(
-            f"{_names(rivals)} {verb} at least as important, and may be back before the pod: scale it down first."
-        )
+        are = f"{shortened(rivals, MAX_NAMES)} {'are' if len(rivals) > 1 else 'is'}"
+        lines.append(f"{are} at least as important, and may be back before the pod: scale it down first.")
     return [*lines, "What changes:", *(f"  {change_line(each)}" for each in plan.changes)]
 
 

@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, Protocol
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.loader import find_settings
 from dra_sdk.model.settings import SECTION, DriverSettings
+from dra_sdk.texts import closest, did_you_mean
 from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
 UNDER_KUBECTL: Final = "kubectl dra"
@@ -72,12 +73,9 @@ class Parser(argparse.ArgumentParser):
 
     def _suggestion(self, words: Sequence[str]) -> str:
         """The known flags that are most like the unknown ones."""
-        from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
-
         known = _FLAG.findall(self.format_help())
-        close = [get_close_matches(word.partition("=")[0], known, 1) for word in words if _is_flag(word)]
-        found = ", ".join(dict.fromkeys(flag for flags in close for flag in flags))
-        return f"; did you mean {found}?" if found else ""
+        flags = [flag for word in words if _is_flag(word) and (flag := closest(word.partition("=")[0], known))]
+        return f"; did you mean {', '.join(dict.fromkeys(flags))}?" if flags else ""
 
 
 class Commands(Protocol):
@@ -92,14 +90,6 @@ class Commands(Protocol):
         add_help: bool = True,
     ) -> Parser:
         """Add a subcommand."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one, as `; did you mean X?`; empty if none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
-
-    close = get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _wrong_choice(found: re.Match[str]) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from dra_sdk.cli.arguments import Commands, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import counted, printable
+from dra_sdk.cli.output import printable
 from dra_sdk.errors import SettingsError
+from dra_sdk.texts import counted
 
 
 def add_parser(commands: Commands) -> None:

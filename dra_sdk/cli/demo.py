@@ -25,6 +25,7 @@ from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.settings import path as path_type
 from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.texts import counted
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
@@ -118,7 +119,7 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
         return []
     print_table(("DEVICE", "ATTRIBUTES", "CAPACITY"), [_row(device) for device in devices[:MAX_SHOWN_DEVICES]])
     if len(devices) > MAX_SHOWN_DEVICES:
-        print(f"… and {len(devices) - MAX_SHOWN_DEVICES} more")
+        print(f"and {counted(len(devices) - MAX_SHOWN_DEVICES, 'more device')}")
     return devices
 
 

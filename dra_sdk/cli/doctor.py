@@ -14,11 +14,12 @@ from dataclasses import asdict
 
 from dra_sdk.cli.arguments import Commands, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import counted, printable
+from dra_sdk.cli.output import printable
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader.finding import iter_drivers
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
+from dra_sdk.texts import counted
 from dra_sdk.tools.doctor import Finding, NodePaths, examine
 
 _NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root"})

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.output import counted
 from dra_sdk.cli.packages import require_package
 from dra_sdk.errors import SettingsError
+from dra_sdk.texts import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment

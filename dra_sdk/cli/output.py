@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
+from dra_sdk.texts import limited
 
 MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
@@ -32,11 +33,8 @@ def error_lines(error: DraError) -> list[str]:
         return [printable(f"dra-sdk: {problem}") for problem in error.problems]
     if not isinstance(error, InvalidObjectError):
         return [printable(f"dra-sdk: {error}")]
-    problems = list(dict.fromkeys(error.problems))
-    found = [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        found.append(f"dra-sdk: {error.subject}: and {len(problems) - MAX_PROBLEMS} more problems")
-    return found
+    problems = limited(list(dict.fromkeys(error.problems)), MAX_PROBLEMS, "problem")
+    return [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems]
 
 
 def printable(text: str) -> str:
@@ -46,11 +44,6 @@ def printable(text: str) -> str:
         if text.isprintable()
         else "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Such as `1 pod`, `2 pods`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- YAML

@@ -32,6 +32,7 @@ from dra_sdk.cli.sources import (
 )
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name, read_settings
+from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
@@ -198,8 +199,7 @@ def _empty_sources(discovered: Sequence[ObjectSource], files: Sequence[ObjectSou
 
 def _reading_notes(reading: SnapshotReading, added: list[str]) -> Iterator[str]:
     if added:
-        more = f" and {len(added) - MAX_NAMES} more" if len(added) > MAX_NAMES else ""
-        names = ", ".join(added[:MAX_NAMES]) + more
+        names = shortened(added, MAX_NAMES)
         yield f"no Node object for {names}: assuming nodes without labels and limits that accept every pod"
     yield from reading.warnings
     if reading.ignored_kinds:

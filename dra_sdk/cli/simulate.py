@@ -28,7 +28,7 @@ from dra_sdk.cli.answers import (
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.hook_calls import top
 from dra_sdk.cli.live_cluster import selected
-from dra_sdk.cli.output import counted, print_table, printable, yaml_text
+from dra_sdk.cli.output import print_table, printable, yaml_text
 from dra_sdk.cli.progress import phase
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
 from dra_sdk.cli.waves import add_wave_flag, simulated_waves
@@ -38,6 +38,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.driver import Node
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster import (
     ClaimOutcome,
     ObjectKey,

@@ -20,7 +20,7 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, counted, has_colors, print_table, printable, terminal_width
+from dra_sdk.cli.output import CLEAR, has_colors, print_table, printable, terminal_width
 from dra_sdk.cli.scenario import print_bad_input
 from dra_sdk.cli.sources import STDIN, file_names, read_file
 from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary
@@ -34,6 +34,7 @@ from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.selectors import labels_match

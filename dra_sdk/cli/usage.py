@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
-from dra_sdk.cli.output import counted
 from dra_sdk.hardware import PCI_BUS_ID
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT
+from dra_sdk.texts import counted
 
 PoolKey = tuple[str, str]
 """Driver and pool."""

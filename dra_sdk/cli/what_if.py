@@ -8,6 +8,7 @@ from typing import Final
 
 from dra_sdk.cli.sources import read_file, read_kinds
 from dra_sdk.model import JSON
+from dra_sdk.texts import counted, shortened
 from dra_sdk.tools.scheduling.cluster import (
     NO_NODE_PREFIX,
     DeviceTaintSelector,
@@ -144,7 +145,7 @@ def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = 
 
 
 def _advice(found: NodeSuggestion, likes: Sequence[str]) -> str:
-    nodes = "1 more node" if found.nodes == 1 else f"{found.nodes} more nodes"
+    nodes = counted(found.nodes, "more node")
     like = " or ".join(likes)
     if not found.left:
         return f"Yes: {nodes} like {like} would be enough for {_names(found.placed)}."
@@ -152,9 +153,7 @@ def _advice(found: NodeSuggestion, likes: Sequence[str]) -> str:
 
 
 def _names(keys: Sequence[ObjectKey]) -> str:
-    names = [display_name(each) for each in keys]
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
+    return shortened([display_name(each) for each in keys], MAX_NAMES)
 
 
 def change_line(change: PlacementChange) -> str:

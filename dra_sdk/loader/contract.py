@@ -18,6 +18,7 @@ from dra_sdk.model.container import ContainerAdjustment, ContainerResources
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
+from dra_sdk.texts import closest
 
 PREFIX: Final = "dra_"
 HOOKS: Final = tuple(name for name in vars(hookspecs.DriverHooks) if name.startswith(PREFIX))
@@ -57,7 +58,7 @@ def check_hooks(plugin: object, source: str, more: Sequence[str] = ()) -> None:
         if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
             raise DriverLoadError(f"{source}: hook {name} is async; hooks are ordinary blocking functions")
         if name not in HOOKS and name not in more:
-            raise DriverLoadError(f"{source}: unknown hook {name!r}{_meant(name)}; hooks are {', '.join(HOOKS)}")
+            raise DriverLoadError(f"{source}: unknown hook {name!r}; hooks are {', '.join(HOOKS)}{_meant(name)}")
         if problem := _signature_problem(name, found):
             raise DriverLoadError(f"{source}: hook {name} {problem}")
 
@@ -79,10 +80,8 @@ def _instead(plugin: object, lacking: list[str]) -> Iterator[str]:
 
 
 def _meant(name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 (only for typing errors)
-
-    close = get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in HOOKS], 1)
-    return f" (did you mean {PREFIX}{close[0]}?)" if close else ""
+    choice = closest(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in HOOKS])
+    return f"; did you mean {PREFIX}{choice}?" if choice is not None else ""
 
 
 def _signature_problem(name: str, found: Any) -> str:

@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model.config import broken_rule
+from dra_sdk.texts import closest
 
 log = logging.getLogger(__name__)
 SECTION: Final = "driver"
@@ -283,10 +284,8 @@ def _is_of_service(variable: str) -> bool:
 
 def _meant(word: str, known: Sequence[str], prefix: str = "") -> str:
     """The known word that is most like this one; the prefix, which all have, makes none alike."""
-    from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
-
-    close = get_close_matches(word.removeprefix(prefix), [each.removeprefix(prefix) for each in known], 1)
-    return f" (did you mean {prefix}{close[0]}?)" if close else f" (known are {', '.join(known) or 'none'})"
+    choice = closest(word.removeprefix(prefix), [each.removeprefix(prefix) for each in known])
+    return f"; known are {', '.join(known) or 'none'}" if choice is None else f"; did you mean {prefix}{choice}?"
 
 
 # -- the documentation

@@ -22,7 +22,7 @@ def test_all_steps_are_shown_in_order(run: Run) -> None:
     parts = [
         "1. Describe: lamps.example.com runs",
         "lamp-0  colour=red",
-        "… and 2 more",
+        "and 2 more devices",
         'expression: device.driver == "lamps.example.com"',
         'expression: device.attributes["lamps.example.com"].colour == "red"',
         "3. Allocate: a pod uses the claim. The scheduler places it on node-1 and allocates:",

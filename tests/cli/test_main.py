@@ -61,7 +61,7 @@ def test_commands_read_the_drivers_section_of_the_file(words: tuple[str, ...], t
     file.write_text("driver: {reservedCpu: 0}")
     done = dra_sdk(*words, "--config", str(file))
     assert done.returncode == 2
-    assert f"settings file {file}: unknown setting driver.reservedCpu (did you mean reservedCpus?)" in done.stderr
+    assert f"settings file {file}: unknown setting driver.reservedCpu; did you mean reservedCpus?" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

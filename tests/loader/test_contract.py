@@ -38,7 +38,7 @@ def lampish(**methods: Any) -> object:
 def test_a_hook_that_is_nearly_called_so() -> None:
     known = f"hooks are {', '.join(HOOKS)}"
     assert refusal(lampish(dra_preprae=lambda self: None)) == (
-        f": unknown hook 'dra_preprae' (did you mean dra_prepare?); {known}"
+        f": unknown hook 'dra_preprae'; {known}; did you mean dra_prepare?"
     )
     assert refusal(lampish(dra_x=lambda self: None)) == f": unknown hook 'dra_x'; {known}"
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dra_sdk.cel import CelError, DeviceView, Selector
 from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, ResourcePool
+from dra_sdk.texts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class _Problems:
     def sentences(self) -> list[str]:
         made = []
         for place, (device, problem, devices) in self.found.items():
-            more = f" (and {len(devices) - 1} more devices)" if len(devices) > 1 else ""
+            more = f" (and {counted(len(devices) - 1, 'more device')})" if len(devices) > 1 else ""
             made.append(f"overlay {self.source}: {place}: device {device}{more}: {problem}")
         return made
 

@@ -18,6 +18,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.device import NodeSelection, ResourcePool
 from dra_sdk.node.slices.diff import Identity, diff, generate_name
 from dra_sdk.node.slices.packing import for_release
+from dra_sdk.texts import limited
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 
@@ -142,9 +143,7 @@ def _problem(error: Exception) -> str:
 
 def _shortened(error: InvalidObjectError) -> InvalidObjectError:
     """The error with at most _PROBLEMS problems: thousands of devices are often wrong in the same way."""
-    more = len(error.problems) - _PROBLEMS
-    shown = [*error.problems[:_PROBLEMS], f"and {more} more problems"] if more > 0 else error.problems
-    return InvalidObjectError(error.subject, shown)
+    return InvalidObjectError(error.subject, limited(error.problems, _PROBLEMS, "problem"))
 
 
 def _parts(items: Sequence[_T], size: int) -> list[list[_T]]:

@@ -17,6 +17,7 @@ from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import SliceCache
 from dra_sdk.node.slices.diff import Operation, normal, same
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34
+from dra_sdk.texts import shortened
 from dra_sdk.wire.slice import is_list
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class DroppedFieldsError(InvalidObjectError):
         self.slices = sorted(dropped)
         self.gates = sorted({gate for fields in dropped.values() for _, gate in fields})
         problems = [
-            f"slice {index}: the API server dropped {_some([field for field, _ in fields])}"
+            f"slice {index}: the API server dropped {shortened([field for field, _ in fields], _SHOWN)}"
             for index, fields in sorted(dropped.items())[:_SHOWN]
         ]
         if len(dropped) > _SHOWN:
@@ -183,11 +184,6 @@ class SliceWriter:
         if found["metadata"].get("uid") != item["metadata"].get("uid"):
             self._cache.forget(item)
         self._cache.put(found)
-
-
-def _some(fields: list[str]) -> str:
-    more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
-    return ", ".join(fields[:_SHOWN]) + more
 
 
 def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from dra_sdk.texts import counted
 from dra_sdk.tools.conformance.check import Result, Severity, Status
 from dra_sdk.tools.conformance.checks import BY_LEVEL
 
@@ -135,7 +136,7 @@ def _score_lines(report: Report) -> Iterator[str]:
     counts = [f"{report.count(status)} {status}" for status in Status]
     yield f"driver {report.driver or 'unknown'} ({report.target}), API server {report.server}, {report.seconds:.0f} s"
     checks = len(report.results)
-    yield f"{checks} check{'' if checks == 1 else 's'}: {', '.join(counts)}"
+    yield f"{counted(checks, 'check')}: {', '.join(counts)}"
     verdict = "could not be checked"
     if report.conclusive:
         verdict = "conforms" if report.conformant else "does not conform"

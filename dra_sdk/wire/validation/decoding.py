@@ -8,7 +8,6 @@ registry strategies in Kubernetes 1.36, and apiserver pkg/endpoints/handlers for
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -16,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.texts import did_you_mean
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from dra_sdk.wire.resource.base import Object
@@ -35,8 +35,6 @@ KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "ResourceClaimTemplate": ResourceClaimTemplate,
     "ResourceSlice": ResourceSlice,
 }
-_SIMILAR: Final = 0.75
-"""How alike two names must be for the one to be proposed for the other, from 0 to 1."""
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -201,8 +199,8 @@ def _similar_field(location: Sequence[str | int], model: type[Object]) -> str:
         if current is not None and part in (fields := _fields(current)):
             current = fields[str(part)]
     fields, name = _fields(current) if current else {}, str(location[-1])
-    if close := get_close_matches(name, fields, 1, _SIMILAR):
-        return f"; did you mean {close[0]}?"
+    if hint := did_you_mean(name, fields):
+        return hint
     inner = next((field for field, each in fields.items() if each is not None and name in _fields(each)), None)
     return f"; did you mean {inner}.{name}?" if inner else ""
 

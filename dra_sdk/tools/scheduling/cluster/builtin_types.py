@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from dra_sdk.texts import did_you_mean
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation.problems import Problem, ProblemType, invalid, required, show
 
@@ -26,8 +26,6 @@ _SCALARS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "int-or-string": ((int, str), "a whole number or a string"),
 }
 _COLLECTIONS: Final[Mapping[str, tuple[type[Any], str]]] = {"[": (list, "a list"), "{": (dict, "an object")}
-_SIMILAR: Final = 0.75
-"""How alike two names must be for the one to be proposed for the other, from 0 to 1."""
 
 
 @cache
@@ -40,13 +38,6 @@ def builtin_kinds() -> Mapping[str, list[str]]:
     """The kinds of each API version that Kubernetes itself has."""
     found: Mapping[str, list[str]] = _table()["kinds"]
     return found
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known name that is most like a word, as the end of a sentence; empty if none is like it."""
-    names = {each.lower(): each for each in known}
-    close = get_close_matches(word.lower(), names, 1, _SIMILAR)
-    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def kind_problems(api_version: object, kind: object) -> Iterator[Problem]:

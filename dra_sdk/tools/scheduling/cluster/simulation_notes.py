@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
 from dra_sdk.tools.scheduling.cluster.core_v1 import PodSpec, pod_of
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
@@ -102,8 +103,7 @@ def _unknown_priorities(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _pod_names(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"pod{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
+    return f"pod{'s' if len(names) > 1 else ''} {shortened(names, _SHOWN)}"
 
 
 def _has_pod_affinity(spec: PodSpec) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
@@ -355,7 +356,7 @@ def _grouped_by_field(dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int
 
 
 def _and_more(more: int) -> str:
-    return f" (and {more} more such fields)" if more else ""
+    return f" (and {counted(more, 'more such field')})" if more else ""
 
 
 def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, Self
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
+from dra_sdk.texts import did_you_mean, shortened
 from dra_sdk.tools.scheduling.allocator import (
     AllocatedState,
     AllocationError,
@@ -271,11 +271,8 @@ def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:
 def _known_names(keys: Mapping[ObjectKey, object], wanted: ObjectKey, limit: int = 12) -> str:
     """Return the first names, and the one that is most like the wanted one, also in another namespace."""
     names = [display_name(each) for each in keys]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    elsewhere = [display_name(each) for each in keys if each[1] == wanted[1]]
-    close = elsewhere or get_close_matches(display_name(wanted), names, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return ((", ".join(names[:limit]) + more) or "none") + hint
+    elsewhere = next((display_name(each) for each in keys if each[1] == wanted[1]), display_name(wanted))
+    return (shortened(names, limit) or "none") + did_you_mean(elsewhere, names)
 
 
 def _requirements_of(snapshot: Snapshot, pod: Pod) -> PodRequirements:

@@ -16,6 +16,7 @@ from dra_sdk.cel.conjuncts import Conjunct, Edit, compared_with, without
 from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.allocator import MAX_RESULTS
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key, value_at
@@ -88,7 +89,7 @@ def _fewer_devices(
             yield propose_edit(ChangeSize.NOT_ALL, text, claim, (path, value), nodes)
         return
     for less in range(min(count - 1, left or count - 1, MAX_RESULTS), 0, -1):
-        text = f"request {name}: {less} device{'s' if less > 1 else ''} instead of {count}"
+        text = f"request {name}: {counted(less, 'device')} instead of {count}"
         proposal = propose_edit(ChangeSize.COUNT, text, claim, ((*path, "count"), less), nodes)
         yield replace(proposal, extent=count - less, family=f"count {name}", name="")
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.texts import limited, shortened
 from dra_sdk.tools.scheduling.allocator import OPTIONAL_NODE_OPERATIONS, AllocationError
 from dra_sdk.tools.scheduling.allocator.claim_requests import Request
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
@@ -81,9 +82,8 @@ def _details(texts: Sequence[str]) -> tuple[str, ...]:
     counts = Counter(each for each in texts if each)
     if len(counts) <= 1:
         return tuple(counts)
-    shown = [each if count == 1 else f"{each} ({count} devices)" for each, count in counts.most_common(_MAX_DETAILS)]
-    more = len(counts) - len(shown)
-    return (*shown, f"and {more} more") if more else tuple(shown)
+    texts = [each if count == 1 else f"{each} ({count} devices)" for each, count in counts.most_common()]
+    return tuple(limited(texts, _MAX_DETAILS))
 
 
 def short_device_name(candidate: Candidate, node: str) -> str:
@@ -198,11 +198,8 @@ def _counter_shortage(
     like = _example_quantity(pool, counter)
     amounts = [quantity_text(each, like) for each in (needed, left[counter], total)]
     detail = f"{counter_set}: {amounts[0]} needed, {amounts[1]} of {amounts[2]} left"
-    holders = list(_counter_holders(problem, pool, counter))
-    named = holders[:_MAX_HOLDERS]
-    if len(holders) > _MAX_HOLDERS:
-        named.append(f"and {len(holders) - _MAX_HOLDERS} more")
-    return CheckFailure(f"short of counter {name}", f"{detail}; {', '.join(named)}" if named else detail)
+    holders = shortened(list(_counter_holders(problem, pool, counter)), _MAX_HOLDERS)
+    return CheckFailure(f"short of counter {name}", f"{detail}; {holders}" if holders else detail)
 
 
 def _example_quantity(pool: Pool, counter: CounterId) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dra_sdk.texts import counted, limited, shortened
 from dra_sdk.tools.scheduling.explain.explanation import (
     AllocatedDevice,
     Explanation,
@@ -108,7 +109,7 @@ def request_reason(report: RequestReport) -> str:
         if is_decisive(report, stage):
             return f"{start} {_stage_reason(report, stage, before)}"
         before = stage.kept
-    return f"{start} {_device_count(report.devices)} accessible from the node, {report.needed or 'all'} needed"
+    return f"{start} {counted(report.devices, 'device')} accessible from the node, {report.needed or 'all'} needed"
 
 
 def is_decisive(report: RequestReport, stage: FunnelStage) -> bool:
@@ -129,7 +130,7 @@ def _stage_reason(report: RequestReport, stage: FunnelStage, before: int) -> str
         return "there is no device"
     if not stage.kept:
         phrase = _SINGULAR[stage.kind].format(cls=report.device_class, label=stage.label)
-        return f"none of {_device_count(before)} {phrase}{why}"
+        return f"none of {counted(before, 'device')} {phrase}{why}"
     return f"{stage.kept} of {before} {describe_stage(stage, report)}{why}, {report.needed} needed"
 
 
@@ -138,10 +139,6 @@ def _main_failure(stage: FunnelStage) -> str:
     if stage.kind in {"class", "selector"} and first.details:
         return ", ".join(first.details[:2])
     return f"{first.count} {first.reason}"
-
-
-def _device_count(number: int) -> str:
-    return f"{number} device{'' if number == 1 else 's'}"
 
 
 def format_explanation(explanation: Explanation | PodExplanation) -> str:
@@ -173,9 +170,7 @@ def _others_alike(others: Sequence[Explanation | PodExplanation]) -> str:
         return ""
     names = [each.pod if isinstance(each, PodExplanation) else each.claim for each in others]
     kind = "pod" if isinstance(others[0], PodExplanation) else "claim"
-    shown, more = ", ".join(names[:_MAX_ALIKE]), len(names) - _MAX_ALIKE
-    number = f"{len(names)} more {kind}{'' if len(names) == 1 else 's'}"
-    return f"\nThe same is true of {number}: {shown}{f' and {more} more' if more > 0 else ''}\n"
+    return f"\nThe same is true of {counted(len(names), f'more {kind}')}: {shortened(names, _MAX_ALIKE)}\n"
 
 
 def _pod_lines(explanation: PodExplanation) -> Iterator[str]:
@@ -195,7 +190,7 @@ def _claim_lines(explanation: Explanation) -> Iterator[str]:
         yield from _node_lines(report, error_in_summary=index == 0)
     if hidden := shown[_MAX_GROUPS:]:
         yield ""
-        yield f"and {sum(len(each.nodes) for each in hidden)} more nodes; -o yaml shows all"
+        yield f"and {counted(sum(len(each.nodes) for each in hidden), 'more node')}; -o yaml shows all"
     for note in explanation.notes:
         yield ""
         yield note
@@ -223,13 +218,11 @@ def _node_lines(report: NodeReport, *, error_in_summary: bool) -> Iterator[str]:
 def _node_names(nodes: Sequence[str]) -> str:
     if len(nodes) == 1:
         return nodes[0]
-    others = ", ".join(nodes[1 : 1 + _MAX_NODES])
-    more = len(nodes) - 1 - _MAX_NODES
-    return f"{nodes[0]}, and the same on {others}{f' and {more} more' if more > 0 else ''}"
+    return f"{nodes[0]}, and the same on {shortened(nodes[1:], _MAX_NODES)}"
 
 
 def _request_lines(report: RequestReport) -> Iterator[str]:
-    wanted = "all devices" if report.needed is None else f"{report.needed} device{'s' if report.needed > 1 else ''}"
+    wanted = "all devices" if report.needed is None else counted(report.needed, "device")
     yield f"  request {report.request}: {wanted} of class {report.device_class}"
     cluster = f", of {report.total} in the cluster" if report.total > report.devices else ""
     yield f"{report.devices:>7} accessible from the node{cluster}"
@@ -258,7 +251,7 @@ def _stage_lines(stage: FunnelStage, report: RequestReport) -> Iterator[str]:
     for drop in stage.drops[:_MAX_REASONS]:
         yield from _failure_lines(drop)
     if more := stage.drops[_MAX_REASONS:]:
-        yield f"          and {len(more)} more reason{'s' if len(more) > 1 else ''}"
+        yield f"          and {counted(len(more), 'more reason')}"
 
 
 def _failure_lines(drop: FailedDevices) -> Iterator[str]:
@@ -280,18 +273,16 @@ def _change_lines(explanation: Explanation) -> Iterator[str]:
         yield f"No small change helps; {count} tried."
         return
     yield "What would help, the smallest change first:"
-    for index, each in enumerate(explanation.changes[:_MAX_CHANGES], 1):
-        yield f"  {index}. {each.text}{_other_names(each)}{_for_whom(each)}"
-    if more := explanation.changes[_MAX_CHANGES:]:
-        yield f"  and {len(more)} more"
+    changes = enumerate(explanation.changes, 1)
+    texts = [f"{index}. {each.text}{_other_names(each)}{_for_whom(each)}" for index, each in changes]
+    yield from (f"  {text}" for text in limited(texts, _MAX_CHANGES))
 
 
 def _other_names(change: SuggestedChange) -> str:
     names = [each for each in change.others if each]
     if not names:
         return ""
-    more = len(names) - _MAX_ALTERNATIVES
-    return f" (or {', '.join(names[:_MAX_ALTERNATIVES])}{f' and {more} more' if more > 0 else ''})"
+    return f" (or {shortened(names, _MAX_ALTERNATIVES)})"
 
 
 def _for_whom(change: SuggestedChange) -> str:

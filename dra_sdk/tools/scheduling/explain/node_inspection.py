@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dra_sdk.cel.fields import format_value
 from dra_sdk.model import JSON
+from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
@@ -110,9 +111,8 @@ def _values_of_attribute(problem: AllocationProblem, inspection: RequestInspecti
         attribute = request_attribute(inspection.request, candidate.device, name)
         values = attribute_values(attribute, lists=lists) if attribute is not None else None
         counts.update(_value_text(each) for each in sorted(values[1], key=str)) if values else counts.update(["none"])
-    named = [f"{value} ({count} devices)" if count > 1 else value for value, count in counts.most_common(_MAX_VALUES)]
-    more = len(counts) - len(named)
-    return ", ".join([*named, f"and {more} more"] if more > 0 else named)
+    texts = [f"{value} ({count} devices)" if count > 1 else value for value, count in counts.most_common()]
+    return shortened(texts, _MAX_VALUES)
 
 
 def _value_text(value: Any) -> str:

@@ -12,6 +12,7 @@ from importlib import resources
 from itertools import groupby
 from typing import Final
 
+from dra_sdk.texts import counted, shortened
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name
 from dra_sdk.tools.scheduling.picture.drawing import (
     Drawing,
@@ -94,8 +95,8 @@ def _body(scene: Scene, title: str) -> Html:
 
 def _headline(scene: Scene) -> str:
     nodes = sum(1 for each in scene.cards if each.is_node)
-    parts = [_count(nodes, "node"), f"devices: {in_use(scene.tiles)}"]
-    parts += [f"{_count(len(scene.claims), 'claim')} placed", f"{len(scene.not_placed)} not placed"]
+    parts = [counted(nodes, "node"), f"devices: {in_use(scene.tiles)}"]
+    parts += [f"{counted(len(scene.claims), 'claim')} placed", f"{len(scene.not_placed)} not placed"]
     return " · ".join(parts)
 
 
@@ -126,10 +127,6 @@ def _numbers(total: HardwareTotal) -> tuple[str | int, ...]:
     return total.pieces, total.free, total.partly, total.used, total.unavailable, fragmentation
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _tools() -> Html:
     field = tag("input", type="search", id="filter", placeholder="Find nodes, devices, claims, pods", aria_label="Find")
     theme = tag("button", "Light or dark", type="button", id="theme")
@@ -150,13 +147,11 @@ def _not_placed(not_placed: Sequence[NotPlaced]) -> Html | None:
     by_reason: dict[str, list[str]] = {}
     for each in not_placed:
         by_reason.setdefault(each.reason, []).append(each.subject)
-    items = [tag("li", tag("b", _names(subjects)), tag("span", reason)) for reason, subjects in by_reason.items()]
+    items = [
+        tag("li", tag("b", shortened(subjects, _MAX_NAMES)), tag("span", reason))
+        for reason, subjects in by_reason.items()
+    ]
     return tag("section", tag("h2", "Not placed"), tag("ul", *items, class_="not-placed"), aria_label="Not placed")
-
-
-def _names(subjects: Sequence[str]) -> str:
-    more = len(subjects) - _MAX_NAMES
-    return ", ".join(subjects[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _claims_table(claims: Sequence[ClaimRow], drawing: Drawing) -> Html | None:
@@ -193,7 +188,7 @@ def cards_html(scene: Scene, drawing: Drawing) -> Html:
 def _group_title(group: CardGroup) -> str:
     if not group.cards[0].is_node:
         return group.hardware[:1].upper() + group.hardware[1:]
-    return f"{_count(len(group.cards), 'node')} with {group.hardware}"
+    return f"{counted(len(group.cards), 'node')} with {group.hardware}"
 
 
 def _group_html(

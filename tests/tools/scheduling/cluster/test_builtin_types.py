@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, did_you_mean, field_problems, kind_problems
+from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
 from dra_sdk.wire.profile import ServerProfile
 
 PROFILE = ServerProfile.of("1.37")
@@ -63,5 +63,3 @@ def test_misspelt_kinds_and_versions(version, kind, problem):
 def test_nothing_is_said_of_other_groups():
     assert list(kind_problems("example.com/v1", "Podd")) == []
     assert "Pod" in builtin_kinds()["v1"]
-    assert did_you_mean("resourceclaims", ["resourceClaims"]) == "; did you mean resourceClaims?"
-    assert did_you_mean("image", ["resourceClaims"]) == ""
