@@ -19,7 +19,7 @@ from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, origin
 from dra_sdk.model.config import json_schema
-from dra_sdk.tools.config_policy import config_policy
+from dra_sdk.tools.configuration.policy import config_policy
 
 _POLICY: Final = "print an admission policy that refuses claims with wrong opaque configuration of this driver"
 _SCHEMA: Final = "print the JSON Schema of a driver's opaque configuration; NAME is in the list, or module:Class"

@@ -31,7 +31,6 @@ COMMANDS: Final = (
     "conformance",
     "manifests",
     "doctor",
-    "webhook",
     "completion",
 )
 FAILED: Final = 2

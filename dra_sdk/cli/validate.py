@@ -24,7 +24,7 @@ from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, r
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.texts import counted
-from dra_sdk.tools.config_webhook import ConfigReviewer
+from dra_sdk.tools.configuration.review import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
@@ -173,7 +173,7 @@ class _Validation:
         self.problems += len(problems) + len(wrong)
         self.objects.append((file, subject))
         found = [(each.field, each.detail, "error") for each in problems]
-        found += [(each.field, each.message, "error") for each in wrong]
+        found += [(name, text, "error") for name, text in wrong]
         found += [("", each, "warning") for each in unchecked]
         found += [(each.field, each.detail, "warning") for each in warnings]
         found += [

@@ -104,23 +104,23 @@ def test_opaque_configuration_is_checked_for_the_drivers_that_are_named(run):
     entry = f"      config: [{{opaque: {{driver: shapes.example.com, parameters: {parameters}}}}}]\n"
     first = GOOD.partition("---")[0] + entry
     assert run("a.yaml", a_yaml=first)[:2] == (0, [])
-    status, lines, summary = run("a.yaml", "--driver", "tests.tools.config_policies:ShapeDriver", a_yaml=first)
+    status, lines, summary = run("a.yaml", "--driver", "tests.tools.configuration.shapes:ShapeDriver", a_yaml=first)
     place = "a.yaml:12: ResourceClaimTemplate/gpu: spec.spec.devices.config[0].opaque.parameters"
     known = "small, ratio, on, name, mode, maybe, part, parts, numbers, sides, either"
     wrong = ["parts[1].width: must be greater than or equal to 1 (got 0)", f"smal: unknown field (known: {known})"]
     assert (status, lines) == (1, [f"{place}.{each}" for each in wrong])
     assert "2 problems" in summary
     older = first.replace("resource.k8s.io/v1\n", "resource.k8s.io/v1beta2\n")
-    assert run("a.yaml", "--driver", "tests.tools.config_policies:ShapeDriver", a_yaml=older)[1] == lines
+    assert run("a.yaml", "--driver", "tests.tools.configuration.shapes:ShapeDriver", a_yaml=older)[1] == lines
     right = first.replace("smal: 1, ", "").replace("width: 0", "width: 2")
-    assert run("a.yaml", "--driver", "tests.tools.config_policies:ShapeDriver", a_yaml=right)[:2] == (0, [])
+    assert run("a.yaml", "--driver", "tests.tools.configuration.shapes:ShapeDriver", a_yaml=right)[:2] == (0, [])
 
 
 def test_a_check_that_fails_itself_is_a_warning(run):
     parameters = "{apiVersion: odd.example.com/v1, kind: Odd, low: 1}"
     entry = f"      config: [{{opaque: {{driver: odd.example.com, parameters: {parameters}}}}}]\n"
     content = GOOD.partition("---")[0] + entry
-    status, (line,), _ = run("a.yaml", "--driver", "tests.tools.config_policies:OddDriver", a_yaml=content)
+    status, (line,), _ = run("a.yaml", "--driver", "tests.tools.configuration.shapes:OddDriver", a_yaml=content)
     assert status == 0
     assert "warning: spec.spec.devices.config[0].opaque.parameters: not checked, because driver odd.example.com" in line
     assert "failed: RuntimeError: a defect" in line

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dra_sdk.loader import load_driver
-from dra_sdk.tools.config_policy import config_policy
+from dra_sdk.tools.configuration.policy import config_policy
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.errors import HarnessError
-from tests.tools.config_policies import NAME, RIGHT, WRONG, ShapeDriver, entry
+from tests.tools.configuration.shapes import NAME, RIGHT, WRONG, ShapeDriver, entry
 
 JSON = dict[str, Any]
 GROUP = "/apis/resource.k8s.io"

@@ -1,18 +1,15 @@
 """The chart's rules, compared with the audit log of a real API server: each is used, and each request is granted.
 
 Every driver of the chart runs with its account. One after the other, the test makes occasions for all that a driver
-asks of the API server: it starts, a pod uses a device, somebody changes and adds slices, and a slice is refused. The
-webhook runs as a pod and refuses a claim.
+asks of the API server: it starts, a pod uses a device, somebody changes and adds slices, and a slice is refused.
 
 `test_rbac_audit.py` of `tests/tools/manifests` does the same in a second, without a cluster and with one driver.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,22 +24,17 @@ from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.testing import FakePlugin
 
 from dra_sdk.tools.manifests import Chart
-from tests.cluster.deployed import PYTHON_SETTINGS, ROOT, chart_values, python_directories
+from tests.cluster.deployed import ROOT, chart_values
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.audit import AuditLog, Request
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.image import BUSYBOX
-from tests.cluster.harness.layout import Layout
-from tests.cluster.harness.pki import Authority
 from tests.cluster.manifests import JSON, claim, device_class, pod_with, request
-from tests.cluster.test_config_policy import made, refusal
 from tests.cluster.test_network import NAMES, interfaces
-from tests.tools.config_policies import entry
 
 NAMESPACE: Final = "audited"
-WEBHOOK: Final = f"{NAMESPACE}-webhook"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 REFUSED: Final = "audited.example.com/refused"
 """The label of slices that nobody may update."""
@@ -53,7 +45,6 @@ WRITES_STATUS: Final = ("patch", "resource.k8s.io", "resourceclaims/status")
 VERSION: Final = "/version"
 """The only path that is no resource: whoever has an account may read it."""
 REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
-WRONG: Final = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuConfig", "fullCores": True, "placement": "spread"}
 CAPACITY: Final = {"dra-cpu": {"dra.cpu/cpu": "1"}, "dra-memory": {"size": "1Mi"}}
 """What a pod asks of a device that several share, by the account of its driver."""
 Permission = tuple[str, str, str]
@@ -180,19 +171,6 @@ def is_allowed(cluster: Cluster, review: JSON) -> bool:
     return bool(found["status"]["allowed"])
 
 
-def with_python(objects: list[JSON]) -> list[JSON]:
-    """The webhook's pod, whose image is busybox, gets this machine's Python and this repository."""
-    (spec,) = (each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment")
-    (container,) = spec["containers"]
-    spec["terminationGracePeriodSeconds"] = 1
-    container["command"] = [sys.executable, "-m", "dra_sdk.cli.main"]
-    container["env"] = [{"name": name, "value": value} for name, value in PYTHON_SETTINGS.items()]
-    for number, path in enumerate(map(str, python_directories())):
-        spec["volumes"].append({"name": f"python-{number}", "hostPath": {"path": path}})
-        container["volumeMounts"].append({"name": f"python-{number}", "mountPath": path, "readOnly": True})
-    return objects
-
-
 def refusing() -> list[JSON]:
     """A policy that refuses updates of slices with the label, and all slices of PROBE, by which one sees its effect."""
     slices = {"apiGroups": ["resource.k8s.io"], "apiVersions": ["*"], "resources": ["resourceslices"]}
@@ -227,25 +205,18 @@ def is_refused(cluster: Cluster) -> bool:
 
 @pytest.fixture
 def release(cluster: Cluster) -> Iterator[Release]:
-    """All drivers of the chart without pods, and the webhook with one; removed after the drivers."""
-    authority = Authority(Layout.of(cluster.name).pki)
-    authority.issue(WEBHOOK, WEBHOOK, hosts=[f"{WEBHOOK}.{NAMESPACE}.svc"])
-    bundle = base64.b64encode(authority.certificate("ca").read_bytes()).decode()
+    """All drivers of the chart, without pods; removed after the drivers."""
     repository, _, tag = BUSYBOX.rpartition(":")
     drivers = {key: {"enabled": True, "daemonSet": False} for key in Chart().defaults["drivers"]}
     values = chart_values(cluster, repository, tag, drivers) | {
         "deviceClasses": {"create": False},
         "viewer": {"create": False},  # for people: test_live.py
-        "webhook": {"create": True, "replicas": 1, "caBundle": bundle},
     }
     rendered = [each.object for each in Chart().render(values, release=NAMESPACE, namespace=NAMESPACE)]
-    objects = [*with_python(rendered), *refusing()]
-    secret = ("create", "secret", "tls", WEBHOOK, f"--namespace={NAMESPACE}")
-    files = (f"--cert={authority.certificate(WEBHOOK)}", f"--key={authority.key(WEBHOOK)}")
+    objects = [*rendered, *refusing()]
     log = AuditLog.of(cluster.logs_dir)
     cluster.apply(*(each for each in objects if each["kind"] == "Namespace"))
     try:
-        cluster.kubectl(*secret, *files)
         cluster.apply(*objects)
         found = Release(objects, log)
         found.wait_in_force(cluster)
@@ -356,7 +327,7 @@ def change_slices(cluster: Cluster, running: dict[str, DriverUnderTest]) -> None
 def test_each_rule_of_the_chart_is_used_and_each_request_is_granted(
     cluster: Cluster, release: Release, running: dict[str, DriverUnderTest], drivers: Drivers
 ) -> None:
-    assert release.accounts() == sorted([WEBHOOK, *running])
+    assert release.accounts() == sorted(running)
     use(cluster, running)
     add_slices(cluster, running)
     change_slices(cluster, running)
@@ -368,9 +339,6 @@ def test_each_rule_of_the_chart_is_used_and_each_request_is_granted(
     spoil(cluster, running, **{REFUSED: "yes"})
     for account in running:
         release.wait_used(cluster, account, *release.granted(account))
-
-    wrong = made("ResourceClaim", [entry(WRONG, "dra.cpu")])
-    cluster.wait_until(lambda: refusal(cluster, wrong), "the webhook refuses a claim")
 
     drivers.clean()
     for account in release.accounts():

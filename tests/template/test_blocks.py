@@ -75,7 +75,6 @@ BLOCKS: Final = {
         "kubectl get": ON_CLUSTER,
         "dra-sdk drivers --policy cpu": ON_CLUSTER,
         "# containerd, /etc/containerd/config.toml": f"{ON_CLUSTER}, without the setting of containerd",
-        "spec.devices.config[1].opaque.parameters": "tests/tools/config_webhook/test_review.py",
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
     "docs/simulate.md": {

@@ -18,17 +18,6 @@
 {{- toYaml $found }}
 {{- end }}
 
-{{/* The drivers whose configuration the webhook checks: what `dra-sdk webhook` takes, and the driver's name, as YAML. */}}
-{{- define "dra.webhookDrivers" -}}
-{{- $found := dict }}
-{{- range $key, $driver := fromYaml (include "dra.drivers" .) }}
-{{- if $driver.webhook }}
-{{- $_ := set $found (default $key $driver.run) $driver.driverName }}
-{{- end }}
-{{- end }}
-{{- toYaml $found }}
-{{- end }}
-
 {{/* Labels of every object. */}}
 {{- define "dra.labels" -}}
 app.kubernetes.io/part-of: dra-sdk

@@ -42,7 +42,7 @@ Synchronize = Callable[[Sequence[pb.PodSandbox], Sequence[pb.Container]], Iterab
 
 
 class FailurePolicy(StrEnum):
-    """What the runtime is answered if a handler raises or is late; the words are those of admission webhooks."""
+    """What the runtime is answered if a handler raises or is late; the words are those of admission policies."""
 
     FAIL = "Fail"
     """An error: the container is not created, the pod does not start."""

@@ -6,14 +6,16 @@ Healthy: our sockets answer as they would answer the kubelet. Ready: registered,
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler
-from threading import Thread
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from threading import Lock, Thread
 from typing import Any, Final
 
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.http_server import BoundedHttpServer
 from dra_sdk.node.kubelet.draplugin import prepare_nothing
 from dra_sdk.node.kubelet.registration import Registration, get_info
 from dra_sdk.node.kubelet.sockets import SocketPaths
@@ -58,7 +60,7 @@ class HttpServer:
 
     def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
         try:
-            self._server = _Server(address, _handler(pages), CONNECTIONS)
+            self._server = _Server(address, _handler(pages))
         except (OSError, ValueError, OverflowError) as error:
             raise SettingsError(f"cannot listen on --http-address {address!r}: {error}") from error
         self._thread = Thread(target=self._server.serve_forever, name="http")
@@ -79,8 +81,45 @@ class HttpServer:
         self._server.server_close()
 
 
-class _Server(BoundedHttpServer):
-    """Slow clients never block the kubelet's probes."""
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, at most CONNECTIONS, so that slow clients never block the kubelet's probes."""
+
+    daemon_threads = True
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, address: str, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock = Lock()
+        self._open: dict[socket.socket, None] = {}  # in the order of their arrival
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 (the kubelet calls the pod)
+        number = int(port)
+        self.address_family = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((host, number), handler)
+
+    def server_bind(self) -> None:
+        """As in the base class, but without the lookup of our host name, which may take very long."""
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in its own thread. If there are too many, the oldest one is closed before."""
+        with self._lock:
+            if len(self._open) >= CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):  # the other side was faster
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Note that a connection has ended."""
+        super().shutdown_request(request)
+        with self._lock:
+            self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (of the library)
         """Log the error; it is none if the client closed the connection early."""

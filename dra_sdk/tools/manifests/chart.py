@@ -31,12 +31,7 @@ _ORDER: Final = (
     "DeviceClass",
     "NetworkPolicy",
     "ConfigMap",
-    "Certificate",
-    "Service",
-    "PodDisruptionBudget",
     "DaemonSet",
-    "Deployment",
-    "ValidatingWebhookConfiguration",
     "PodMonitor",
     "PrometheusRule",
 )

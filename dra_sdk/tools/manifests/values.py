@@ -81,7 +81,6 @@ class Driver(_Part):
     daemon_set: bool = _may_be_left_out("false: no DaemonSet, for a driver that runs without a pod")
     env: dict[Variable, str] = _may_be_left_out("settings of the process and of the driver")
     device_classes: list[DeviceClass] = _may_be_left_out("empty: one class for all devices, with the driver's name")
-    webhook: bool = _may_be_left_out("the webhook checks its configuration")
     device_status: bool = _may_be_left_out("the driver writes status.devices of claims")
     cdi_dir: Annotated[str, StringConstraints(pattern=r"^(/[^{}]*)?$")] = _may_be_left_out(
         "where its CDI specs are written; empty: the chart's cdiDir"
@@ -127,23 +126,6 @@ class Switch(_Part):
     create: bool = Field(description="make them")
 
 
-class Webhook(_Part):
-    """The webhook that refuses claims with wrong opaque configuration."""
-
-    create: bool = Field(description="make it")
-    image: Image = Field(description="fields that differ from the chart's image")
-    replicas: Annotated[int, Field(ge=1)] = Field(description="the number of its pods")
-    failure_policy: Literal["Ignore", "Fail"] = Field(description="whether claims are let through while it is down")
-    timeout_seconds: Annotated[int, Field(ge=1, le=30)] = Field(description="how long the API server waits for it")
-    namespace_selector: JSON = Field(description="label selector of the namespaces whose claims are checked")
-    secret_name: str = Field(description="its certificate, a Secret of type kubernetes.io/tls; empty: RELEASE-webhook")
-    ca_bundle: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/=]*$")] = Field(
-        description="the authority of the certificate, as PEM in base64"
-    )
-    issuer: dict[str, str] = Field(description="issuerRef of cert-manager; empty: the Secret is made by others")
-    resources: JSON = Field(description="as in a container")
-
-
 class Monitoring(_Part):
     """Objects for Prometheus and Grafana."""
 
@@ -181,7 +163,6 @@ class Values(_Part):
     priority_class: PriorityClass
     device_classes: Switch
     admission: Switch
-    webhook: Webhook
     monitoring: Monitoring
     network_policy: NetworkPolicy
     open_shift: bool = Field(description="a SecurityContextConstraints for the account of each driver")
@@ -199,11 +180,6 @@ def read_values(values: JSON) -> Values:
         raise SettingsError(
             *(f"value {_path(each['loc'])} {_problem(each)}" for each in error.errors(include_url=False))
         ) from error
-    trust = bool(found.webhook.ca_bundle), bool(found.webhook.issuer)
-    if found.webhook.create and trust not in {(True, False), (False, True)}:
-        raise SettingsError(
-            "value webhook.caBundle or webhook.issuer must be given, not both: by it the API server trusts the webhook"
-        )
     wrong = [
         f"value drivers.{key}.driverName must be given: the name of the driver in ResourceSlices"
         for key, each in found.drivers.items()

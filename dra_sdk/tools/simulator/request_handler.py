@@ -13,11 +13,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
-from dra_sdk.node.http_server import shut
 from dra_sdk.tools.simulator import resources, statuses
 from dra_sdk.tools.simulator.faults import Delay, Effect, Faults, Reject, Reset
 from dra_sdk.tools.simulator.handlers import Handlers
@@ -340,3 +340,10 @@ def _readable(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, select.POLLIN | select.POLLHUP)
     return bool(poll.poll(0))
+
+
+def shut(connection: socket.socket, how: int) -> None:
+    """Shut a connection down; no error if the other side was faster."""
+    # Not connection.shutdown(): after that the serving thread would go on without encryption on a TLS socket.
+    with suppress(OSError):
+        socket.socket.shutdown(connection, how)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dra_sdk.errors import DraError
-from dra_sdk.node.http_server import shut
-from dra_sdk.tools.simulator.request_handler import RequestHandler, Service
+from dra_sdk.tools.simulator.request_handler import RequestHandler, Service, shut
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -95,7 +95,6 @@ class Components:
             *(f"--bind-address={address}", f"--secure-port={port}", f"--advertise-address={address}"),
             # Its service needs no endpoints, because the server itself listens on the service's address.
             "--endpoint-reconciler-type=none",
-            "--enable-aggregator-routing=true",  # without kube-proxy it reaches webhooks by the addresses of their pods
             *(f"--etcd-servers={self._local('etcd')}", f"--etcd-cafile={self._pki('ca.crt')}"),
             *(f"--etcd-certfile={self._pki('etcd-client.crt')}", f"--etcd-keyfile={self._pki('etcd-client.key')}"),
             *(f"--tls-cert-file={self._pki('server.crt')}", f"--tls-private-key-file={self._pki('server.key')}"),

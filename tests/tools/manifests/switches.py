@@ -11,10 +11,6 @@ def cpu(**fields: Any) -> JSON:
     return {"drivers": {"cpu": {"enabled": True, **fields}}}
 
 
-def merged_drivers() -> JSON:
-    return {"drivers": {"gpu": {"enabled": True, "run": "gpus"}, "gpu-amd": {"enabled": True, "webhook": False}}}
-
-
 LAMPS: JSON = {"driverName": "lamps.example.com"}
 ALL: JSON = {
     "drivers": {"cpu": {"enabled": True}, "gpu": {"enabled": True}, "gpu-amd": {"enabled": True}, "lamps": LAMPS},
@@ -22,17 +18,6 @@ ALL: JSON = {
     "priorityClass": {"create": True, "name": "dra-drivers", "value": 1000000},
     "monitoring": {"podMonitor": True, "alerts": True, "dashboard": True, "interval": "10s", "labels": {"a": "b"}},
     "openShift": True,
-    "webhook": {
-        "create": True,
-        "image": {"tag": "webhook"},
-        "replicas": 3,
-        "failurePolicy": "Fail",
-        "timeoutSeconds": 3,
-        "namespaceSelector": {"matchLabels": {"checked": "yes"}},
-        "secretName": "certificate",
-        "caBundle": "LS0t",
-        "resources": {"limits": {"memory": "300Mi"}},
-    },
     "networkPolicy": {
         "create": True,
         "apiServerPorts": [8443],
@@ -66,7 +51,6 @@ SWITCHES: dict[str, JSON] = {
                     {"name": "lamp", "expression": 'device.driver == "lamps.example.com" && "a\\\\d" != ""'},
                     {"name": "any", "expression": "true", "extendedResourceName": "example.com/lamp"},
                 ],
-                "webhook": True,
                 "cdiDir": "/var/run/cdi-drivers/lamps",
                 "deviceStatus": True,
                 "nri": True,
@@ -110,16 +94,6 @@ SWITCHES: dict[str, JSON] = {
         "deviceClasses": {"create": False},
         "admission": {"create": False},
         "viewer": {"create": False},
-    },
-    "a webhook": {
-        **merged_drivers(),
-        "webhook": {"create": True, "caBundle": "LS0t"},
-        "image": {"digest": DIGEST},
-        "imagePullSecrets": [{"name": "s"}],
-    },
-    "a webhook with cert-manager": {
-        **cpu(),
-        "webhook": {"create": True, "issuer": {"name": "own", "kind": "ClusterIssuer"}},
     },
     "a priority class": {**cpu(), "priorityClass": {"create": True, "name": "p", "value": 999999999}},
     "another priority class": {**cpu(), "priorityClass": {"name": "p"}},

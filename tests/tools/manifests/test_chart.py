@@ -108,8 +108,7 @@ def test_the_schema_is_that_of_the_classes() -> None:
             "value drivers.cpu.hostRoot must be 'none', 'ReadOnly' or 'ReadWrite'",
         ),
         ({"drivers": {"cpu": {"nodeSelector": None}}}, "value drivers.cpu.nodeSelector must be an object"),
-        ({"webhook": {"create": True}}, "value webhook.caBundle or webhook.issuer must be given, not both"),
-        ({"webhook": {"timeoutSeconds": 31}}, "value webhook.timeoutSeconds must be less than or equal to 30"),
+        ({"drivers": {"cpu": {"httpPort": 0}}}, "value drivers.cpu.httpPort must be greater than or equal to 1"),
         ({"kubeletDir": "here"}, "value kubeletDir"),
         ({"cdi": "/x"}, "value cdi"),
     ],
@@ -235,39 +234,6 @@ def test_only_a_driver_that_tells_the_status_of_devices_may_write_it() -> None:
         each for each in found["ClusterRole", "dra-cpu"]["rules"] if "resourceclaims/driver" in each["resources"]
     ]
     assert rule["resourceNames"] == ["dra.cpu"]
-
-
-def test_the_webhook_checks_the_drivers_that_are_on_and_can_do_nothing_else() -> None:
-    found = rendered(
-        on("cpu"), on("gpu", webhook=False), on("gpu-amd", run="amd"), {"webhook": {"create": True, "caBundle": "LS0t"}}
-    )
-    spec = found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["spec"]
-    (made,) = spec["containers"]
-    assert made["args"][:1] + made["args"][-2:] == ["webhook", "amd", "cpu"]
-    assert "--shutdown-delay=10" in made["args"]  # of the 30 s after which the kubelet kills a pod
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert made["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert not any("hostPath" in each for each in spec["volumes"])
-    assert spec["automountServiceAccountToken"] is False
-    bound = {
-        subject["name"]
-        for (kind, _), each in found.items()
-        if "Binding" in kind
-        for subject in each.get("subjects", ())
-    }
-    assert bound == {"dra-cpu", "dra-gpu", "dra-gpu-amd"}
-    (webhook,) = found["ValidatingWebhookConfiguration", "dra-sdk-configuration"]["webhooks"]
-    (condition,) = webhook["matchConditions"]
-    assert '"dra.cpu"' in condition["expression"]
-    assert '"gpu.amd.com"' in condition["expression"]
-    assert '"gpu.nvidia.com"' not in condition["expression"]
-    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 5)
-    service = found["Service", "dra-sdk-webhook"]["spec"]
-    assert (
-        service["selector"].items()
-        <= found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["metadata"]["labels"].items()
-    )
-    assert service["ports"][0]["targetPort"] in {each["name"] for each in made["ports"]}
 
 
 @pytest.mark.parametrize("key", ["cpu", "nic", "gpu", "gpu-amd"])

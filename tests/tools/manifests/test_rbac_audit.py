@@ -142,14 +142,3 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
     of_preemption = ("priorityclasses", "poddisruptionbudgets")  # which this server does not have
     unserved = {(resource, verb) for resource in of_preemption for verb in ("list", "watch")}
     assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved
-
-
-def test_the_webhook_has_no_role() -> None:
-    webhook = {"webhook": {"create": True, "caBundle": "LS0t"}, "drivers": {"lamps": {"driverName": NAME}}}
-    bound = [
-        subject["name"]
-        for each in Chart().render(webhook)
-        if each.object["kind"] in {"ClusterRoleBinding", "RoleBinding"}
-        for subject in each.object["subjects"]
-    ]
-    assert bound == ["dra-lamps"]

@@ -2,8 +2,8 @@
 
 Kubernetes stores opaque configuration unread, so a misspelt field is found only when a pod starts. The policy
 (admissionregistration.k8s.io/v1) refuses it when a ResourceClaim, ResourceClaimTemplate or DeviceClass is created, or
-the specification of a DeviceClass changes: with a sentence for each wrong field, and without a webhook. It reads
-entries of its own driver only. Objects that were stored before it are never stopped, so their claims can be deleted.
+the specification of a DeviceClass changes, with a sentence for each wrong field. It reads entries of its own driver
+only. Objects that were stored before it are never stopped, so their claims can be deleted.
 
 The driver checks again when it prepares a claim, because checks in the code of a configuration class are not in its
 schema; nor is `format` checked here. In one respect the policy is stricter: a number or a boolean must not be text.

@@ -13,9 +13,9 @@ from dra_sdk import DriverInfo, OpaqueConfig
 from dra_sdk.cel.parser import parse
 from dra_sdk.errors import ConfigError, SettingsError
 from dra_sdk.loader import load_driver
-from dra_sdk.tools.config_policy import config_policy
+from dra_sdk.tools.configuration.policy import config_policy
 from tests.cel.second_opinion import celpy_environment
-from tests.tools.config_policies import NAME, RIGHT, WRONG, Shape, ShapeDriver, Strict, entry
+from tests.tools.configuration.shapes import NAME, RIGHT, WRONG, Shape, ShapeDriver, Strict, entry
 
 JSON = dict[str, Any]
 INFO = ShapeDriver().dra_driver_info()

@@ -1,0 +1,84 @@
+"""What is wrong with the opaque configuration in an object, by the drivers' own classes.
+
+It checks each entry of opaque configuration that is for a known driver, with the driver's own classes, as the driver
+does when it prepares a claim. So it also runs checks that are code of the class, which no policy can. Each problem has
+its path. Entries of other drivers are not read. Source: resource.k8s.io/v1, v1beta2 and v1beta1, which have the entries
+at the same paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from dra_sdk.errors import DriverLoadError, raised_at
+from dra_sdk.model.config import config_class, wrong_fields
+from dra_sdk.model.driver import DriverInfo
+
+_CONFIGS: Final = {
+    "ResourceClaim": ("spec", "devices", "config"),
+    "ResourceClaimTemplate": ("spec", "spec", "devices", "config"),
+    "DeviceClass": ("spec", "config"),
+}
+"""Where the entries of each kind are."""
+Problem = tuple[str, str]
+"""The path of a wrong field, and what it must be."""
+
+
+class ConfigReviewer:
+    """Reviews objects with configuration for some drivers.
+
+    drivers: what each driver says about itself. DriverLoadError if two have the same name.
+    """
+
+    def __init__(self, drivers: Iterable[DriverInfo]) -> None:
+        self._drivers: dict[str, DriverInfo] = {}
+        for info in drivers:
+            if info.name in self._drivers:
+                raise DriverLoadError(f"driver {info.name} is given twice; name the one that runs in the cluster")
+            self._drivers[info.name] = info
+
+    def problems(self, kind: str, obj: Any) -> tuple[list[Problem], list[str]]:
+        """Return what is wrong with an object of this kind, and warnings about what a driver's code could not check."""
+        place = _CONFIGS.get(kind, ())
+        entries = _at(obj, *place) if place else None
+        problems: list[Problem] = []
+        warnings: list[str] = []
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            opaque = _at(entry, "opaque")
+            info = self._drivers.get(str(_at(opaque, "driver")))
+            if info is None:
+                continue
+            path = f"{'.'.join(place)}[{index}].opaque.parameters"
+            try:
+                problems += [(_joined(path, field), text) for field, text in _wrong(info, opaque["parameters"])]
+            except Exception as error:  # noqa: BLE001 (the author's code)
+                reason = f"{type(error).__name__}: {error}{raised_at(error)}"
+                warnings.append(f"{path}: not checked, because driver {info.name} failed: {reason}"[:250])
+        return problems, warnings
+
+
+def _wrong(info: DriverInfo, parameters: Any) -> Iterator[Problem]:
+    """Yield the path below the parameters and a sentence for each problem."""
+    if not isinstance(parameters, dict):
+        yield "", f"must be an object of driver {info.name}"
+        return
+    config = config_class(info.configs, parameters)
+    if config is None:
+        known = " or ".join(f"{config.api_version} {config.kind}" for config in info.configs)
+        wanted = f"must be {known}" if known else "there must be no entry, because the driver takes no configuration"
+        given = f"{parameters.get('apiVersion')!s:.100} {parameters.get('kind')!s:.100}"
+        yield "", f"apiVersion and kind for driver {info.name}: {wanted} (got {given})"
+        return
+    yield from wrong_fields(config, parameters)
+
+
+def _joined(path: str, field: str) -> str:
+    return f"{path}{'' if not field or field.startswith('[') else '.'}{field}"
+
+
+def _at(value: Any, *path: str) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
