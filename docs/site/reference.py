@@ -230,6 +230,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
         "Tools for tests",
         "dra_sdk.testing",
         "dra_sdk.testing.crashes",
+        "dra_sdk.testing.node_state",
         "dra_sdk.testing.sysfs",
         "dra_sdk.testing.uevents",
     ),

@@ -97,19 +97,25 @@ class DriverHarness:
         self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
         self._runtime: FakeRuntime | None = None
-        self.start()
+        self._load()
         self.cluster = FakeCluster(self.info.name, node, version, feature_gates)
+        self._begin(QuickFiles())
 
     # -- starting
 
     def start(self, files: Files | None = None) -> None:
         """Start as a new process does: with a new driver, and only the knowledge that is on disk."""
-        files = files or QuickFiles()
         if self._runtime:
             self._runtime.disconnect()
+        self._load()
+        self._begin(files or QuickFiles())
+
+    def _load(self) -> None:
         self.plugin = self._make()
         self.driver = Driver.of(self.plugin)
         self._devices = None
+
+    def _begin(self, files: Files) -> None:
         undoable = self.driver.implements("dra_unprepare")
         volatile = self.info.volatile
         store = CheckpointStore.of(

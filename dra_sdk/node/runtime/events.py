@@ -40,6 +40,10 @@ NOTE_LIMIT: Final = 1024  # bytes (events.k8s.io/v1)
 _NAME_LIMIT: Final = 128  # bytes of reportingInstance; also what an event's name has of the object's
 _FORBIDDEN: Final = 403
 Type = Literal["Normal", "Warning"]
+Reason = Literal[
+    "DeviceHealthChanged", "DeviceUnhealthy", "DevicesNotDiscovered", "DevicesNotPublished", "StateFileUnreadable"
+]
+"""The reasons, for which operators have alerts: none is renamed."""
 
 
 class EventApi(Protocol):
@@ -59,13 +63,13 @@ class EventApi(Protocol):
 class Happening:
     """One thing that happened.
 
-    reason: one CamelCase word.
+    reason: which kind of thing.
     note: a sentence for people.
     type: Warning, or Normal for good news.
     claim: the claim on whose pods it is told; None for the node.
     """
 
-    reason: str
+    reason: Reason
     note: str
     type: Type = "Warning"
     claim: ClaimRef | None = None
@@ -238,7 +242,7 @@ def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[H
         for claim in held:
             if any((each.pool, each.name) == (change.pool, change.device) for each in claim.devices):
                 ref = ClaimRef(claim.namespace, claim.name, claim.uid)
-                reason = "DeviceUnhealthy" if failed else "DeviceHealthChanged"
+                reason: Reason = "DeviceUnhealthy" if failed else "DeviceHealthChanged"
                 yield Happening(reason, note, "Warning" if failed else "Normal", ref)
 
 

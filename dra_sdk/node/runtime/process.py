@@ -39,7 +39,7 @@ from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
 from dra_sdk.node.runtime.endpoints import HttpServer, pages
-from dra_sdk.node.runtime.events import EventWriter, Happening, health_events
+from dra_sdk.node.runtime.events import EventWriter, Happening, Reason, health_events
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
@@ -233,7 +233,7 @@ class DriverProcess:
     def _tell_unpublished(self, pool: str, error: BaseException) -> None:
         """The kubelet does not know why a node has no devices. Without the API server there is nobody to tell."""
         if self._events is not None and not isinstance(error, UnreachableError):
-            reason = "DevicesNotPublished" if pool else "DevicesNotDiscovered"
+            reason: Reason = "DevicesNotPublished" if pool else "DevicesNotDiscovered"
             of_pool = f" pool {pool}:" if pool else ""
             self._events.put(Happening(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
 

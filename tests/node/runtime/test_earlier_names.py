@@ -1,0 +1,75 @@
+"""Names of the release 5134cc5 that operators have written down: settings, metrics, reasons of events.
+
+The names of the drivers are in their own samples (`dra_sdk.testing.node_state`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from dra_sdk import (
+    Claim,
+    Container,
+    ContainerAdjustment,
+    Device,
+    DriverInfo,
+    Gauge,
+    HeldClaim,
+    Node,
+    PreparedDevice,
+)
+from dra_sdk.loader import Driver
+from dra_sdk.node.runtime import events
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import CONFIG, SETTINGS
+from dra_sdk.tools.simulator import EmbeddedCluster
+from tests.embedded import settings_for
+
+NAME = "lamps.example.com"
+SAMPLE = Path(__file__).parents[1] / "samples/state-5134cc5/names.json"
+
+
+class LampDriver:
+    """Has hooks about containers, so that there are the metrics of them as well."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield Device("lamp")
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        yield from (device.prepared() for device in claim.devices)
+
+    def dra_create_container(self, container: Container, held: list[HeldClaim]) -> ContainerAdjustment:
+        return ContainerAdjustment()
+
+    def dra_metrics(self, node: Node) -> Iterator[Gauge]:
+        yield Gauge("lamp_hours", "How long they have been on", 5.0, {"room": "hall"})
+
+
+def settings() -> list[str]:
+    """Flag, environment variable, and key of the file of each."""
+    return [CONFIG, *(f"{setting.flag} {setting.env} {setting.key}" for setting in SETTINGS)]
+
+
+def metrics() -> list[str]:
+    """Each metric of a process with the names of its labels."""
+    with EmbeddedCluster() as cluster, DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        cluster.wait_slices(NAME)
+        for measured in (process.metrics.call("prepare"), process.metrics.nri_event("CreateContainer")):
+            with measured:
+                pass
+        page = process.metrics.text().decode()
+    lines = [line for line in page.splitlines() if not line.startswith("#") and "_created{" not in line]
+    return sorted({re.sub(r'="[^"]*"|(?<=}) .*', "", line) for line in lines})
+
+
+def test_every_name_is_as_it_was() -> None:
+    saved = json.loads(SAMPLE.read_bytes())
+    now = {"settings": settings(), "metrics": metrics(), "events": [*get_args(events.Reason)]}
+    assert {kind: sorted({*names} - {*now[kind]}) for kind, names in saved.items()} == {kind: [] for kind in now}
