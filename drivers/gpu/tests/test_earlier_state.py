@@ -10,11 +10,11 @@ from dra_driver_amd import AmdGpuDriver
 from dra_driver_amd.settings import AmdSettings
 from dra_driver_amd.testing import KernelEffects, mi300x, write_gpus
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import compute_instance_profiles
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.testing import GpuRig, MemoryFabricManager
+from dra_driver_gpu.testing import GpuHarness, MemoryFabricManager
+from dra_driver_gpu.testing.nvml import fake_gpu
 
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.testing import DriverHarness, FakeEffects, FakeNode
@@ -30,7 +30,7 @@ MODULES = "s/fabric/0000:"
 """The records of where GPUs are on the fabric, which belong to no claim."""
 
 
-class NvidiaRig(GpuRig):
+class NvidiaHarness(GpuHarness):
     """A node with four H100 on NVSwitches, and everything allowed."""
 
     def __init__(self, directory: Path) -> None:
@@ -65,10 +65,10 @@ class NvidiaRig(GpuRig):
 
 
 @pytest.fixture
-def nvidia(tmp_path: Path) -> Iterator[NvidiaRig]:
-    rig = NvidiaRig(tmp_path)
-    yield rig
-    rig.effects.kill(rig.effects.running_daemons(), force=True)
+def nvidia(tmp_path: Path) -> Iterator[NvidiaHarness]:
+    harness = NvidiaHarness(tmp_path)
+    yield harness
+    harness.effects.kill(harness.effects.running_daemons(), force=True)
 
 
 def bind_vfio(node: FakeNode, effects: FakeEffects, address: str, driver: str) -> None:
@@ -79,7 +79,7 @@ def bind_vfio(node: FakeNode, effects: FakeEffects, address: str, driver: str) -
     effects.write(functions / "drivers/vfio-pci/bind", address)
 
 
-def test_mig_devices_time_slices_an_mps_daemon_and_a_gpu_of_a_virtual_machine(nvidia: NvidiaRig) -> None:
+def test_mig_devices_time_slices_an_mps_daemon_and_a_gpu_of_a_virtual_machine(nvidia: NvidiaHarness) -> None:
     """The daemon has ended, with the former driver's container, and removed its socket."""
     before = nvidia.state()
     state = NodeState(SAMPLES / "nvidia")
