@@ -107,6 +107,7 @@ cluster-down: $(VENV)/.developed
 
 bench: $(VENV)/.developed   ## side by side with the Go library; FLAGS=--quick for a smoke run
 	$(BIN)/python -m tests.bench $(FLAGS)
+	$(BIN)/python -m tests.bench.login $(filter --quick,$(FLAGS))
 
 bench-nri: $(VENV)/.developed   ## how long a container runtime waits for the CPU driver
 	$(BIN)/python -m tests.bench.nri

@@ -13,8 +13,10 @@ from time import sleep
 import grpc
 import pytest
 
-from dra_sdk.kube import client, login
+from dra_sdk.kube import client
+from dra_sdk.kube import kubeconfig as kubeconfig_files
 from dra_sdk.kube.transport import Timeouts
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime import claims_api, sockets
@@ -29,6 +31,8 @@ from tests.faults.trickling import Trickling
 from tests.kube.scripted import kubeconfig
 
 FOREVER = 600.0  # seconds; a test ends long before
+FETCHING = "fetching"
+"""A file beside the lamps, which a `PatientDriver` makes when a prepare has begun to read its claim."""
 ABANDONED = "ending although still busy: a call of the kubelet; the next start continues from the state files"
 
 
@@ -63,9 +67,16 @@ class PatientDriver(HastyDriver):
         for module, name, value in (
             (claims_api, "FETCH_SECONDS", FOREVER),
             (client, "Timeouts", partial(Timeouts, answer=FOREVER)),
-            (login, "PLUGIN_SECONDS", FOREVER),
+            (kubeconfig_files, "PLUGIN_SECONDS", FOREVER),
         ):
             setattr(module, name, value)
+        fetch = claims_api.ApiConnection.fetch
+
+        def noticed(connection: claims_api.ApiConnection, ref: ClaimRef, deadline: Deadline) -> JSON:
+            (self.lamps.parent / FETCHING).touch()
+            return fetch(connection, ref, deadline)
+
+        setattr(claims_api.ApiConnection, "fetch", noticed)  # noqa: B010 (mypy: a method)
 
 
 @pytest.fixture
@@ -176,7 +187,7 @@ def test_answers_that_trickle_are_not_waited_for(patient: Outside, tmp_path: Pat
 
 
 def test_an_exec_plugin_that_hangs_is_not_waited_for(patient: Outside, tmp_path: Path) -> None:
-    plugin, gate, hangs = tmp_path / "plugin", tmp_path / "gate", tmp_path / "hangs"
+    plugin, gate, hangs, fetching = (tmp_path / name for name in ("plugin", "gate", "hangs", FETCHING))
     os.mkfifo(gate)
     plugin.write_text(f"#!/bin/sh\ntouch {hangs}\nexec cat {gate}\n")
     plugin.chmod(0o755)
@@ -184,7 +195,7 @@ def test_an_exec_plugin_that_hangs_is_not_waited_for(patient: Outside, tmp_path:
     config = tmp_path / "exec.kubeconfig"
     config.write_text(kubeconfig(patient.cluster.server.url, {"exec": command}))
     try:
-        end_while_it_reads(patient, config, [patient.claim("lamp-0")], hangs.exists)
+        end_while_it_reads(patient, config, [patient.claim("lamp-0")], lambda: hangs.exists() and fetching.exists())
     finally:
         if hangs.exists():
             gate.write_text("go on")  # it reads to the end, and ends

@@ -13,7 +13,8 @@ from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import compute_instance_profiles
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.testing import GpuHarness, MemoryFabricManager
+from dra_driver_gpu.testing.fabric import MemoryFabricManager
+from dra_driver_gpu.testing.harness import GpuHarness
 from dra_driver_gpu.testing.nvml import fake_gpu
 
 from dra_sdk.hardware.polling import Clock
