@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import pluggy
 
+from dra_sdk.errors import PermanentError, RetriableError
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import Device, ResourcePool
@@ -139,14 +140,17 @@ class DriverHooks(Protocol):
     @hookspec(firstresult=True)
     def dra_synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
-    ) -> Mapping[str, ContainerResources]:
+    ) -> Mapping[str, ContainerResources | PermanentError | RetriableError]:
         """Return the resources that containers must have now, by container id; the SDK changes those that differ.
 
         Called with all containers of the node when the runtime connects, while a container is created (which is among
-        them) or updated, when one has stopped, after claims were prepared or unprepared, and after each discovery. Must
-        depend on nothing but its arguments and the node's hardware, so that a restart of the driver, the kubelet or the
-        runtime leads to the same resources. Containers that it leaves out stay as they are. An exception is logged, and
-        the call is repeated; it fails the creation of a container that uses claims of this driver.
+        them) or updated, when one has stopped, after claims were prepared or unprepared, and after each discovery. The
+        claims of containers are among `held`. Must depend on nothing but its arguments and the node's hardware, so that
+        a restart of the driver, the kubelet or the runtime leads to the same resources.
+
+        Containers that it leaves out stay as they are. One that cannot have what it needs has a PermanentError or
+        RetriableError in place of resources: it is refused if it is being created, else it stays as it is. An exception
+        is logged, and the call is repeated; it fails the creation of a container that uses claims of this driver.
         """
 
     @hookspec(firstresult=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pluggy
 
 from dra_sdk import hookspecs
-from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
+from dra_sdk.errors import DraError, DriverLoadError, HookError, PermanentError, RetriableError, raised_at
 from dra_sdk.loader.contract import (
     EXTENSION_HOOKS,
     PREFIX,
@@ -217,7 +217,9 @@ class Driver:
             self._manager.hook.dra_stop_pod_sandbox(pod=pod, node=node)
 
     def create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
-        """What `dra_create_container` changes in the container; an empty adjustment if nothing. HookError."""
+        """Return what `dra_create_container` changes in the container; an empty adjustment if nothing. HookError."""
+        if not self._manager.hook.dra_create_container.get_hookimpls():
+            return ContainerAdjustment()
         with self._running("dra_create_container"), self._measured("dra_create_container"):
             answer: object = self._manager.hook.dra_create_container(container=container, held=held, node=node)
         if answer is None:
@@ -230,23 +232,23 @@ class Driver:
 
     def synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
-    ) -> Mapping[str, ContainerResources]:
-        """The resources that `dra_synchronize` wants for containers, by container id. HookError."""
+    ) -> Mapping[str, ContainerResources | PermanentError | RetriableError]:
+        """Return what `dra_synchronize` wants for containers: resources or a refusal by container id. HookError."""
         with self._running("dra_synchronize"), self._measured("dra_synchronize"):
             answer: object = self._manager.hook.dra_synchronize(containers=containers, held=held, node=node)
         if answer is None:
             return {}
         if not isinstance(answer, Mapping):
             raise HookError(f"dra_synchronize of {self._name} returned {answer!r}, want ContainerResources by id")
-        known = {each.id: each for each in containers}
+        known = {container.id: container for container in containers}
         checked: set[int] = set()  # one object for many containers is checked once
-        for name, resources in answer.items():
+        for name, wanted in answer.items():
             if name not in known:
                 raise HookError(f"dra_synchronize of {self._name} returned container {name!r}, which it was not given")
-            if id(resources) in checked:
+            if id(wanted) in checked:
                 continue
-            checked.add(id(resources))
-            if problem := resources_problem(resources):
+            checked.add(id(wanted))
+            if not isinstance(wanted, PermanentError | RetriableError) and (problem := resources_problem(wanted)):
                 raise HookError(f"dra_synchronize of {self._name} for {known[name]}: {problem}")
         return answer
 

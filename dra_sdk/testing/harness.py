@@ -35,6 +35,7 @@ from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.nri.containers import claim_variables
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
+from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
@@ -294,9 +295,8 @@ class DriverHarness:
     # -- inside
 
     def _connect(self, runtime: FakeRuntime) -> None:
-        path = runtime.simulated.path
-        preparer = self._preparer
-        runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, path=path, report=preparer.report))
+        options, preparer = ConnectOptions(path=runtime.simulated.path), self._preparer
+        runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, options, report=preparer.report))
 
     def _reserved(self, claim: JSON, pod: str) -> JSON:
         """The claim, reserved for a pod."""

@@ -20,8 +20,8 @@ from typing import Final
 
 from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
 from dra_sdk.model.container import ContainerResources
-from dra_sdk.node.nri.containers import fill, resources_of
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
+from dra_sdk.node.nri.messages import fill, resources_of
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
 from dra_sdk.tools.simulator.nri import NriRuntime

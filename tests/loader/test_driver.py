@@ -32,7 +32,7 @@ from dra_sdk import (
     Step,
     hookimpl,
 )
-from dra_sdk.errors import DriverLoadError, HookError
+from dra_sdk.errors import DriverLoadError, HookError, PermanentError
 from dra_sdk.loader import Driver, find_driver, iter_drivers, load_driver, origin
 
 GOOD = """
@@ -712,6 +712,13 @@ def test_every_hook_about_containers_is_a_method() -> None:
         ("remove", CONTAINER),
         ("stop", POD),
     ]
+
+
+def test_dra_synchronize_may_refuse_containers() -> None:
+    wanted = {"c": PermanentError("no CPU is online")}
+    assert Driver.of(Pinning(wanted=wanted)).synchronize([CONTAINER], [], Node("n")) == wanted
+    with pytest.raises(HookError, match="resources must be ContainerResources, are OSError"):
+        Driver.of(Pinning(wanted={"c": OSError("no CPU")})).synchronize([CONTAINER], [], Node("n"))
 
 
 @pytest.mark.parametrize("plugin", [Lamp(), Pinning()])

@@ -52,8 +52,7 @@ class CoreDriver:
             raise PermanentError("as the container asks")
         if "FAIL" in container.env:
             raise OSError("as the container asks")
-        cpus = cores(container.claims) or ALL - cores(held)
-        return ContainerAdjustment(ContainerResources(cpus=cpus), env={"CPUS": str(len(cpus))})
+        return ContainerAdjustment(env={"CPUS": str(len(cores(container.claims) or ALL - cores(held)))})
 
     def dra_synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node

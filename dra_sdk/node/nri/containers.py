@@ -13,30 +13,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import RLock
 from typing import Any, Final
 
-from dra_sdk.errors import ClaimError
-from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
+from dra_sdk.errors import ClaimError, NriError
 from dra_sdk.model.claim import Claim, HeldClaim
-from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox, Report
+from dra_sdk.model.container import Container, ContainerResources, PodSandbox, Report
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.files import safe_id
+from dra_sdk.node.nri.messages import resources_of
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 _NETWORK: Final = "network"
 _END: Final = "\0"  # no variable contains it
-_SETS: Final = 256
-"""CPU lists that are kept: most containers have the same one."""
+_SETS: Final = 256  # sets of CPUs that are kept: most containers have the same one
 Requests = Mapping[str, frozenset[str]]
 """The requests that a container uses, by the claim's `safe_id`."""
+Updates = Mapping[str, ContainerResources]
+"""Resources that change, by container id."""
 
 
 def claim_variables(driver: str) -> Callable[[Claim[Any]], dict[str, ContainerEdits]]:
-    """A function that returns, for each request of a claim, the variable for its containers."""
+    """Return a function that returns, for each request of a claim, the variable for its containers."""
 
     def of(claim: Claim[Any]) -> dict[str, ContainerEdits]:
-        requests = dict.fromkeys(each.base_request for each in claim.devices)
-        return {each: ContainerEdits(env={_variable(driver, claim.uid, each): claim.name}) for each in requests}
+        requests = dict.fromkeys(device.base_request for device in claim.devices)
+        return {
+            request: ContainerEdits(env={_variable(driver, claim.uid, request): claim.name}) for request in requests
+        }
 
     return of
 
@@ -70,7 +74,7 @@ class _Environment(Mapping[str, str]):
         return repr(self._variables())
 
     def _variables(self) -> dict[str, str]:
-        return dict(each.partition("=")[::2] for each in self._text.split(_END) if each)
+        return dict(variable.partition("=")[::2] for variable in self._text.split(_END) if variable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,137 +82,221 @@ class _Known:
     """A container of the table.
 
     container: the container without its claims.
-    requests: what it uses.
+    requests: what it uses; nothing if a variable is malformed.
+    problem: what is wrong with its variables; empty if nothing is.
     adjusted: the resources that the driver has wanted for it so far.
     """
 
     container: Container
     requests: Requests
+    problem: str = ""
     adjusted: ContainerResources = field(default_factory=ContainerResources)
+
+    def changed(self, to: ContainerResources, *, adjusted: bool) -> _Known:
+        to = replace(to, cpus=_same(to.cpus), mems=_same(to.mems))
+        resources = self.container.resources.changed(to)
+        wanted = self.adjusted.changed(to) if adjusted else self.adjusted
+        return replace(self, container=replace(self.container, resources=resources), adjusted=wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The claims and containers of the node at one moment: what hooks about containers get.
+
+    held: all claims that hold devices of the driver.
+    containers: all containers with their claims, by id. Their claims are among `held`.
+    """
+
+    held: Sequence[HeldClaim]
+    containers: Mapping[str, Container]
+
+    def changed(self, name: str, resources: ContainerResources) -> Snapshot:
+        """Return the snapshot in which a container has these resources too. Ignore an unknown id."""
+        if name not in self.containers or resources == ContainerResources():
+            return self
+        container = self.containers[name]
+        changed = replace(container, resources=container.resources.changed(resources))
+        return replace(self, containers={**self.containers, name: changed})
 
 
 class ContainerTable:
-    """The pods and containers of the node, without those that have ended. Callers lock.
+    """The pods and containers of the node, without those that have ended, and their claims. Safe for threads.
 
     driver: the name of the driver whose variables count.
+    held: returns all claims that hold devices of the driver; must be quick. Its DraErrors are those of methods that
+        return pods or containers with claims.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`).
     """
 
-    def __init__(self, driver: str, report: Report = lambda _claim, _device, _status: None) -> None:
+    def __init__(
+        self,
+        driver: str,
+        held: Callable[[], Sequence[HeldClaim]],
+        report: Report = lambda _claim, _device, _status: None,
+    ) -> None:
+        self._driver, self._held, self._report = driver, held, report
         self._prefix = _prefix(driver)
-        self._driver = driver
-        self._report = report
+        self._lock = RLock()
         self._pods: dict[str, PodSandbox] = {}
         self._containers: dict[str, _Known] = {}
         self._ended: dict[str, set[str]] = {}  # the claims that containers used which have ended, by the pod's id
 
+    # -- what the runtime says
+
     def replace(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> None:
         """Begin again with what a runtime describes when it connects."""
-        self._pods = {each.id: self._pod(each) for each in pods}
-        self._containers = {each.id: self._known(each, self._pods.get(each.pod_sandbox_id)) for each in containers}
-        self._ended = {}
-        for each in containers:
-            if each.state == pb.CONTAINER_STOPPED:
-                self.remove(each.id)
+        with self._lock:
+            self._pods = {pod.id: self._pod(pod) for pod in pods}
+            self._containers = {
+                container.id: self._known(container, self._pods.get(container.pod_sandbox_id))
+                for container in containers
+            }
+            self._ended = {}
+            for container in containers:
+                if container.state == pb.CONTAINER_STOPPED:
+                    self.remove(container.id)
 
     def add_pod(self, message: pb.PodSandbox) -> None:
-        """A pod's sandbox has started."""
-        self._pods[message.id] = self._pod(message)
+        """Add a pod whose sandbox has started."""
+        with self._lock:
+            self._pods[message.id] = self._pod(message)
 
     def remove_pod(self, pod: str) -> None:
-        """A pod's sandbox was removed, and so were its containers."""
-        self._pods.pop(pod, None)
-        self._ended.pop(pod, None)
-        self._containers = {name: each for name, each in self._containers.items() if each.container.pod.id != pod}
+        """Remove a pod whose sandbox was removed, with its containers."""
+        with self._lock:
+            self._pods.pop(pod, None)
+            self._ended.pop(pod, None)
+            self._containers = {
+                name: known for name, known in self._containers.items() if known.container.pod.id != pod
+            }
 
     def add(self, pod: pb.PodSandbox, message: pb.Container) -> None:
-        """A container is being created."""
-        self._pods.setdefault(pod.id, self._pod(pod))
-        self._containers[message.id] = self._known(message, self._pods[pod.id])
+        """Add a container that is being created."""
+        with self._lock:
+            if pod.id not in self._pods:
+                self._pods[pod.id] = self._pod(pod)
+            self._containers[message.id] = self._known(message, self._pods[pod.id])
 
     def remove(self, container: str, *, refused: bool = False) -> bool:
-        """A container has stopped, was removed or was refused; whether it was known.
+        """Remove a container that has stopped, was removed or was refused. Return whether it was known.
 
         Unless it was refused, its pod is known to use its claims until the pod ends.
         """
-        known = self._containers.pop(container, None)
-        if known is not None and not refused and known.requests and known.container.pod.id in self._pods:
-            self._ended.setdefault(known.container.pod.id, set()).update(known.requests)
-        return known is not None
+        with self._lock:
+            known = self._containers.pop(container, None)
+            if known is not None and not refused and known.requests and known.container.pod.id in self._pods:
+                self._ended.setdefault(known.container.pod.id, set()).update(known.requests)
+            return known is not None
 
-    def update(self, container: str, resources: ContainerResources, *, adjusted: bool) -> None:
-        """Some resources of a container have changed; `adjusted` if the driver wanted it. Unknown ids are ignored."""
-        if known := self._containers.get(container):
-            resources = replace(resources, cpus=_same(resources.cpus), mems=_same(resources.mems))
-            self._containers[container] = _Known(
-                replace(known.container, resources=known.container.resources.changed(resources)),
-                known.requests,
-                known.adjusted.changed(resources) if adjusted else known.adjusted,
-            )
+    # -- resources of containers; those that are not known are ignored
 
-    def forget_resources(self, container: str) -> None:
-        """It is not known which resources a container has, so that it gets all that the driver wants."""
-        if known := self._containers.get(container):
-            self._containers[container] = replace(
-                known, container=replace(known.container, resources=ContainerResources())
-            )
+    def update(self, container: str, resources: ContainerResources) -> None:
+        """Record that some resources of a container have changed."""
+        self._change({container: resources}, adjusted=False)
 
-    def difference(self, container: str, wanted: ContainerResources) -> ContainerResources | None:
-        """What a container lacks of the wanted resources; None if nothing, or if the container is not known."""
-        known = self._containers.get(container)
-        return known.container.resources.different(wanted) if known else None
+    def record(self, updates: Updates) -> None:
+        """Record that containers have what the driver wanted for them."""
+        self._change(updates, adjusted=True)
 
-    def cgroup(self, container: str) -> str:
-        """The cgroup of a container; empty if it is not known."""
-        known = self._containers.get(container)
-        return known.container.cgroup if known else ""
+    def forget_resources(self, containers: Iterable[str]) -> None:
+        """Forget which resources containers have, so that they get all that the driver wants."""
+        with self._lock:
+            for name in containers:
+                if known := self._containers.get(name):
+                    forgotten = replace(known.container, resources=ContainerResources())
+                    self._containers[name] = replace(known, container=forgotten)
+
+    def differences(self, wanted: Updates) -> dict[str, ContainerResources]:
+        """Return what containers lack of these resources, without those that lack nothing."""
+        differences = {}
+        with self._lock:
+            for container, resources in wanted.items():
+                known = self._containers.get(container)
+                if known and (lacking := known.container.resources.different(resources)):
+                    differences[container] = lacking
+        return differences
 
     def adjusted(self, container: str) -> ContainerResources:
-        """The resources that the driver has wanted for a container so far."""
-        known = self._containers.get(container)
-        return known.adjusted if known else ContainerResources()
+        """Return the resources that the driver has wanted for a container so far."""
+        with self._lock:
+            known = self._containers.get(container)
+            return known.adjusted if known else ContainerResources()
+
+    def cgroup(self, container: str) -> str:
+        """Return the cgroup of a container; empty if it is not known."""
+        with self._lock:
+            known = self._containers.get(container)
+            return known.container.cgroup if known else ""
+
+    # -- claims
 
     def names_claim(self, message: pb.Container) -> bool:
-        """Whether a container has a variable of this driver, be it valid or not."""
-        return any(each.startswith(self._prefix) for each in message.env)
+        """Return whether a container has a variable of this driver, be it valid or not."""
+        return any(variable.startswith(self._prefix) for variable in message.env)
 
-    def check(self, message: pb.Container, namespace: str, held: Sequence[HeldClaim]) -> None:
-        """ClaimError if a container uses a claim or request that is not prepared, or has a malformed variable."""
-        claims = {safe_id(each.uid): each for each in held}
-        for name, requests in self._requests(message).items():
-            claim = claims.get(name)
+    def is_reserved(self, pod: str) -> bool:
+        """Return whether a claim was reserved for the pod with this UID when it was prepared."""
+        return any(pod in claim.pods for claim in self._held())
+
+    def snapshot(self) -> Snapshot:
+        """Return all claims, and all containers with theirs."""
+        held = self._held()
+        claims = _by_id(held)
+        with self._lock:
+            of_pods = self._claims_of_pods(claims)
+            containers = {
+                name: _with_claims(known, claims, of_pods.get(known.container.pod.uid, ()))
+                for name, known in self._containers.items()
+            }
+        return Snapshot(held, containers)
+
+    def check(self, container: str, snapshot: Snapshot) -> Container:
+        """Return a container of the snapshot. ClaimError if it uses a claim or request that is not prepared."""
+        with self._lock:
+            known = self._containers.get(container)
+        if known is None or container not in snapshot.containers:
+            raise NriError(f"container {container} has ended while it was created")
+        name, namespace = f"container {known.container.name}", known.container.pod.namespace
+        if known.problem:
+            raise ClaimError(f"{name}: {known.problem}")
+        claims = _by_id(snapshot.held) if known.requests else {}
+        for uid, requests in known.requests.items():
+            claim = claims.get(uid)
             if claim is None or claim.namespace != namespace:
-                raise ClaimError(
-                    f"container {message.name} uses claim {name}, which driver {self._driver} does not hold"
-                )
+                raise ClaimError(f"{name} uses claim {uid}, which driver {self._driver} does not hold")
             if not claim.complete or claim.rebooted:
-                raise ClaimError(f"container {message.name} uses {claim}, which is not prepared")
-            if unknown := requests - {each.base_request for each in claim.devices}:
+                raise ClaimError(f"{name} uses {claim}, which is not prepared")
+            if unknown := requests - {device.base_request for device in claim.devices}:
                 raise ClaimError(
-                    f"container {message.name} uses request {min(unknown)!r} of {claim}, "
-                    f"which has no device of driver {self._driver}"
+                    f"{name} uses request {min(unknown)!r} of {claim}, which has no device of driver {self._driver}"
                 )
+        return snapshot.containers[container]
 
-    def containers(self, held: Sequence[HeldClaim]) -> list[Container]:
-        """All containers with their claims."""
-        claims = {safe_id(each.uid): each for each in held}
-        of_pods = self._claims_of_pods(claims)
-        return [_with_claims(each, claims, of_pods) for each in self._containers.values()]
+    def container(self, pod: pb.PodSandbox, message: pb.Container) -> Container:
+        """Return a container with its claims; it need not be in the table."""
+        claims = _by_id(self._held())
+        with self._lock:
+            known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
+            return _with_claims(known, claims, self._claims_of_pods(claims).get(known.container.pod.uid, ()))
 
-    def container(self, pod: pb.PodSandbox, message: pb.Container, held: Sequence[HeldClaim]) -> Container:
-        """One container with its claims; it need not be in the table."""
-        claims = {safe_id(each.uid): each for each in held}
-        known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
-        return _with_claims(known, claims, self._claims_of_pods(claims))
+    def pod(self, message: pb.PodSandbox) -> PodSandbox:
+        """Return a pod with its claims; it need not be in the table."""
+        claims = _by_id(self._held())
+        with self._lock:
+            pod = self._pods.get(message.id) or self._pod(message)
+            return replace(pod, claims=self._claims_of_pods(claims).get(pod.uid, ()))
 
-    def pod(self, message: pb.PodSandbox, held: Sequence[HeldClaim]) -> PodSandbox:
-        """A pod with its claims."""
-        claims = {safe_id(each.uid): each for each in held}
-        pod = self._pods.get(message.id) or self._pod(message)
-        return replace(pod, claims=self._claims_of_pods(claims).get(pod.uid, ()))
+    # -- inside
+
+    def _change(self, changes: Updates, *, adjusted: bool) -> None:
+        with self._lock:
+            for name, resources in changes.items():
+                if known := self._containers.get(name):
+                    self._containers[name] = known.changed(resources, adjusted=adjusted)
 
     def _pod(self, message: pb.PodSandbox) -> PodSandbox:
-        network = next((each.path for each in message.linux.namespaces if each.type == _NETWORK), "")
+        namespaces = message.linux.namespaces
+        network = next((namespace.path for namespace in namespaces if namespace.type == _NETWORK), "")
         return PodSandbox(
             message.id,
             message.namespace,
@@ -223,10 +311,7 @@ class ContainerTable:
         )
 
     def _known(self, message: pb.Container, pod: PodSandbox | None) -> _Known:
-        try:
-            requests = self._requests(message)
-        except ClaimError:  # `check` has refused its creation, unless the driver was away then
-            requests = {}
+        requests, problem = self._requests(message)
         return _Known(
             Container(
                 message.id,
@@ -238,103 +323,59 @@ class ContainerTable:
                 message.linux.cgroups_path,
             ),
             requests,
+            problem,
         )
 
-    def _requests(self, message: pb.Container) -> Requests:
-        found: dict[str, frozenset[str]] = {}
-        for name in (each.partition("=")[0] for each in message.env if each.startswith(self._prefix)):
-            claim, _, request = name.removeprefix(self._prefix).rpartition("_")
-            if not claim or not request:
-                raise ClaimError(
-                    f"container {message.name}: variable {name} does not end with a claim's UID and request"
-                )
-            found[claim] = found.get(claim, frozenset()) | {request}
-        return found
+    def _requests(self, message: pb.Container) -> tuple[Requests, str]:
+        """Return what a container uses by its variables, and what is wrong with them."""
+        requests: dict[str, frozenset[str]] = {}
+        for variable in message.env:
+            if variable.startswith(self._prefix):
+                name = variable.partition("=")[0]
+                claim, _, request = name.removeprefix(self._prefix).rpartition("_")
+                if not claim or not request:
+                    return {}, f"variable {name} does not end with a claim's UID and request"
+                requests[claim] = requests.get(claim, frozenset()) | {request}
+        return requests, ""
 
     def _claims_of_pods(self, claims: Mapping[str, HeldClaim]) -> dict[str, tuple[HeldClaim, ...]]:
         """By the UID of the pod: the claims that were reserved for it, then others that its containers use or used."""
-        found: dict[str, dict[str, HeldClaim]] = {}
+        of_pods: dict[str, dict[str, HeldClaim]] = {}
         for name, claim in claims.items():
             for pod in claim.pods:
-                found.setdefault(pod, {})[name] = claim
-        used = [(each.container.pod, name) for each in self._containers.values() for name in each.requests]
+                of_pods.setdefault(pod, {})[name] = claim
+        used = [(known.container.pod, name) for known in self._containers.values() for name in known.requests]
         used += [(self._pods[pod], name) for pod, names in self._ended.items() for name in sorted(names)]
         for user, name in used:
             if claim_of := _claim(claims, name, user):
-                found.setdefault(user.uid, {})[name] = claim_of
-        return {pod: tuple(each.values()) for pod, each in found.items()}
+                of_pods.setdefault(user.uid, {})[name] = claim_of
+        return {pod: tuple(by_name.values()) for pod, by_name in of_pods.items()}
 
 
-def _with_claims(
-    known: _Known, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
-) -> Container:
+def _by_id(held: Iterable[HeldClaim]) -> dict[str, HeldClaim]:
+    return {safe_id(claim.uid): claim for claim in held}
+
+
+def _with_claims(known: _Known, claims: Mapping[str, HeldClaim], of_pod: tuple[HeldClaim, ...]) -> Container:
     container = known.container
-    if of_pod := of_pods.get(container.pod.uid):
+    if of_pod:
         container = replace(container, pod=replace(container.pod, claims=of_pod))
     if not known.requests:
         return container
     used = []
     for name, requests in known.requests.items():
         if claim := _claim(claims, name, container.pod):
-            devices = tuple(each for each in claim.devices if each.base_request in requests)
+            devices = tuple(device for device in claim.devices if device.base_request in requests)
             used.append(replace(claim, devices=devices))
     return replace(container, claims=tuple(used))
 
 
 def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
-    found = claims.get(name)
-    return found if found is not None and found.namespace == pod.namespace else None
-
-
-def resources_of(message: pb.LinuxResources) -> ContainerResources:
-    """The resources of a message; None for those that it does not state, or not in a form that can be read."""
-    cpu = message.cpu
-    return ContainerResources(
-        _numbers(cpu.cpus),
-        _numbers(cpu.mems),
-        cpu.quota.value if cpu.HasField("quota") else None,
-        {each.page_size: each.limit for each in message.hugepage_limits},
-    )
-
-
-@lru_cache(maxsize=_SETS)
-def _numbers(text: str) -> frozenset[int] | None:
-    try:
-        return parse_cpuset(text) or None
-    except ValueError:
-        return None
+    claim = claims.get(name)
+    return claim if claim is not None and claim.namespace == pod.namespace else None
 
 
 @lru_cache(maxsize=_SETS)
 def _same(numbers: frozenset[int] | None) -> frozenset[int] | None:
-    """An equal set that other containers have: with 128 CPUs each takes 8 KiB."""
+    """Return an equal set that other containers have: with 128 CPUs each takes 8 KiB."""
     return numbers
-
-
-def fill(message: pb.LinuxResources, resources: ContainerResources) -> None:
-    """Write resources into a message."""
-    if resources.cpus is not None:
-        message.cpu.cpus = format_cpuset(resources.cpus)
-    if resources.mems is not None:
-        message.cpu.mems = format_cpuset(resources.mems)
-    if resources.cpu_quota is not None:
-        message.cpu.quota.value = resources.cpu_quota
-    for size, limit in resources.hugepage_limits.items():
-        message.hugepage_limits.add(page_size=size, limit=limit)
-
-
-def update_of(container: str, resources: ContainerResources, *, ignore_failure: bool = True) -> pb.ContainerUpdate:
-    """The update that gives a container these resources."""
-    update = pb.ContainerUpdate(container_id=container, ignore_failure=ignore_failure)
-    fill(update.linux.resources, resources)
-    return update
-
-
-def adjustment_of(adjustment: ContainerAdjustment, resources: ContainerResources | None) -> pb.ContainerAdjustment:
-    """The adjustment of a container that is being created, with these resources."""
-    message = pb.ContainerAdjustment(annotations=adjustment.annotations)
-    for name, value in adjustment.env.items():
-        message.env.add(key=name, value=value)
-    if resources is not None:
-        fill(message.linux.resources, resources)
-    return message

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -53,7 +54,7 @@ class Event(IntEnum):
         """The first version of NRI that has this event."""
         return POD_UPDATES if self >= Event.UPDATE_POD_SANDBOX else OLDEST
 
-    @property
+    @cached_property
     def call(self) -> EventCall:
         """The call that carries it."""
         return _CALLS[self]
@@ -100,17 +101,17 @@ BY_METHOD: Final = {call.method: event for event, call in _CALLS.items()}
 
 
 def mask(events: Iterable[Event]) -> int:
-    """The number that a plugin answers to Configure: bit n-1 for event n."""
+    """Return the number that a plugin answers to Configure: bit n-1 for event n."""
     return sum(1 << (event - 1) for event in set(events))
 
 
 def subscribed(number: int) -> frozenset[Event]:
-    """The events of a mask; bits that no event has are ignored."""
+    """Return the events of a mask; bits that no event has are ignored."""
     return frozenset(event for event in Event if number & (1 << (event - 1)))
 
 
 def from_state_change(message: pb.StateChangeEvent) -> tuple[Event, Any] | None:
-    """The event of a StateChange, with the request of its own call; None if the event is not known."""
+    """Return the event of a StateChange, with the request of its own call; None if the event is not known."""
     if message.event not in {event.value for event in Event}:
         return None
     event = Event(message.event)
@@ -155,15 +156,15 @@ class RuntimeInfo:
         return OLDEST
 
     def knows(self, event: Event) -> bool:
-        """Whether the runtime has this event; a subscription to an unknown one makes it refuse the plugin."""
+        """Return whether the runtime has this event; a subscription to an unknown one makes it refuse the plugin."""
         return self.nri >= event.since
 
     def __str__(self) -> str:
-        nri = ".".join(str(each) for each in self.nri)
+        nri = ".".join(map(str, self.nri))
         return f"{self.name or 'container runtime'} {self.version}".strip() + f" (NRI {nri})"
 
 
 def _version(text: str) -> Version:
-    """The numbers at the beginning of a version, after an optional `v`; empty if there are none."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", text)
-    return tuple(int(each) for each in found[1].split(".")) if found else ()
+    """Return the numbers at the beginning of a version, after an optional `v`; empty if there are none."""
+    version = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    return tuple(map(int, version[1].split("."))) if version else ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition, Lock, Thread, current_thread
@@ -33,7 +34,7 @@ class _Task:
     ended: bool = field(default=False, compare=False)
 
     def end(self) -> None:
-        """The work has returned. What it was about, such as a message with all containers, is not needed any more."""
+        """Note that the work has returned, and drop what it was about, such as a message with all containers."""
         self.ended = True
         self.work = self.late = _nothing
 
@@ -61,7 +62,7 @@ class HandlerThreads:
         """Run `work` on another thread as soon as one is free; after stop(), do nothing.
 
         If it has not returned `seconds` from now, `late` runs on another thread, also if no thread was free. Both may
-        raise NriError, which is logged: the connection has gone.
+        raise NriError, which is logged: the connection has ended.
         """
         with self._changed:
             if self._stopped:
@@ -79,7 +80,7 @@ class HandlerThreads:
                 self._start(str(len(self._threads)), self._work)
 
     def is_current(self) -> bool:
-        """Whether the caller runs on one of these threads."""
+        """Return whether the caller runs on one of these threads."""
         return current_thread() in self._threads
 
     def stop(self, timeout: float) -> bool:
@@ -91,10 +92,10 @@ class HandlerThreads:
             self._changed.notify_all()
             self._watching.notify_all()
         deadline = monotonic() + timeout
-        others = [each for each in self._threads if each is not current_thread()]
-        for each in others:
-            each.join(max(0.0, deadline - monotonic()))
-        return not any(each.is_alive() for each in others)
+        others = [thread for thread in self._threads if thread is not current_thread()]
+        for thread in others:
+            thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in others)
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         thread = Thread(target=run, name=f"{self._name}-{name}", daemon=True)
@@ -103,7 +104,8 @@ class HandlerThreads:
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            _run(task.work)
+            with _connection_may_end():
+                task.work()
             task.end()
             del task  # or what it refers to would stay until the next one comes
 
@@ -116,10 +118,11 @@ class HandlerThreads:
 
     def _watch(self) -> None:
         while (task := self._late()) is not None:
-            _run(task.late)
+            with _connection_may_end():
+                task.late()
 
     def _late(self) -> _Task | None:
-        """The next function that has not returned in time, when its time has come; None after stop()."""
+        """Wait for the next function that does not return in time. Return None after stop()."""
         with self._changed:
             while not self._stopped:
                 while self._watched and self._watched[0].ended:
@@ -134,11 +137,12 @@ class HandlerThreads:
 
 
 def _nothing() -> None:
-    """What is left to do for work that has ended."""
+    """Do what is left to do for work that has ended."""
 
 
-def _run(work: Callable[[], object]) -> None:
+@contextmanager
+def _connection_may_end() -> Iterator[None]:
     try:
-        work()
+        yield
     except NriError as error:
         log.debug("%s", error)

@@ -12,7 +12,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Event
 from typing import Final, Self
@@ -29,6 +29,8 @@ from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 log = logging.getLogger(__name__)
 SOCKET: Final = Path("/var/run/nri/nri.sock")
 """Where container runtimes listen for plugins."""
+INDEX: Final = 50
+"""The default index: runtimes call plugins in the order of their indices."""
 CONNECT_SECONDS: Final = 5.0
 FIRST_DELAY: Final = 0.25
 """Seconds from the end of a connection to the next attempt."""
@@ -44,7 +46,7 @@ _LAST_INDEX: Final = 99
 
 
 def socket_below(root: Path) -> Path:
-    """`SOCKET` of the host whose root is `root`."""
+    """Return `SOCKET` of the host whose root is `root`."""
     return SOCKET if root == Path("/") else follow(root, SOCKET)
 
 
@@ -65,7 +67,7 @@ class Launch:
     def take(cls, environment: MutableMapping[str, str]) -> Self | None:
         """Take what the runtime has put into the environment; None if it has not started this process.
 
-        The variable of the socket is removed, so that child processes are not told of it. SettingsError names the
+        The variable of the socket is removed, so that child processes do not see it. SettingsError names the
         variable that has no meaning.
         """
         number = environment.pop(SOCKET_VARIABLE, "")
@@ -79,7 +81,7 @@ class Launch:
 
 
 def _inherited(number: str) -> socket.socket:
-    """The socket with this file descriptor, which no child process inherits."""
+    """Return the socket with this file descriptor, which no child process inherits."""
     problem = f"environment variable {SOCKET_VARIABLE}={number!r}: must be the file descriptor of a unix socket"
     try:
         sock = socket.socket(fileno=int(number))
@@ -92,17 +94,31 @@ def _inherited(number: str) -> socket.socket:
     return sock
 
 
-class NriPlugin:
-    """Connects to the container runtime, registers, and answers its calls by handlers.
+@dataclass(frozen=True)
+class ConnectOptions:
+    """How a plugin connects to the runtime.
 
-    name: letters, digits and `_.+-`, such as `dra.cpu`.
     index: 0 to 99; runtimes call plugins in this order.
-    synchronize: gets all pods and containers of the node at each connection.
-    subscriptions: what the plugin does at which event. Events that the runtime is too old for are left out, and logged.
     path: the runtime's socket.
     limits: how long a connection may take to begin.
     launch: how the runtime started this process, if it did. The plugin uses that connection, name and index.
     ended: called when the connection of `launch` has ended, but not by `stop`.
+    """
+
+    index: int = INDEX
+    path: Path = SOCKET
+    limits: SessionLimits = field(default_factory=SessionLimits)
+    launch: Launch | None = None
+    ended: Callable[[], None] = lambda: None
+
+
+class NriPlugin:
+    """Connects to the container runtime, registers, and answers its calls by handlers.
+
+    name: letters, digits and `_.+-`, such as `dra.cpu`.
+    synchronize: gets all pods and containers of the node at each connection.
+    subscriptions: what the plugin does at which event. Events that the runtime is too old for are left out, and logged.
+    options: how it connects.
 
     SettingsError if name or index are not allowed. Handlers must be quick: they answer from memory, because the runtime
     handles no other pod of the node until then.
@@ -111,15 +127,11 @@ class NriPlugin:
     def __init__(
         self,
         name: str,
-        index: int,
         synchronize: Synchronize,
         subscriptions: Mapping[events.Event, Subscription],
-        *,
-        path: Path = SOCKET,
-        limits: SessionLimits | None = None,
-        launch: Launch | None = None,
-        ended: Callable[[], None] = lambda: None,
+        options: ConnectOptions,
     ) -> None:
+        launch, index = options.launch, options.index
         if launch is not None:
             name = name if launch.name is None else launch.name
             index = index if launch.index is None else launch.index
@@ -127,10 +139,10 @@ class NriPlugin:
             raise SettingsError(f"NRI plugin name {name!r}: only letters, digits and _.+- are allowed")
         if not 0 <= index <= _LAST_INDEX:
             raise SettingsError(f"NRI plugin {name}: index {index} is not between 0 and {_LAST_INDEX}")
-        self._path, self._peer = path, f"the socket of {SOCKET_VARIABLE}" if launch else str(path)
-        self._connection, self._ended = launch.connection if launch else None, ended
+        self._options = options
+        self._peer = f"the socket of {SOCKET_VARIABLE}" if launch else str(options.path)
+        self._connection = launch.connection if launch else None
         self._plugin = Plugin(name, index, synchronize, subscriptions)
-        self._limits = limits or SessionLimits()
         self._handlers = HandlerThreads(f"nri-{name}")
         self._thread = RestartingThread(f"NRI plugin {name}", self._run)
         self._changed = Condition()
@@ -187,7 +199,7 @@ class NriPlugin:
         if self._handlers.is_current():
             raise NriError(f"{self._peer}: UpdateContainers: a handler must return its updates instead")
         if runtime.nri < SAFE_UPDATES:
-            needed = ".".join(str(each) for each in SAFE_UPDATES)
+            needed = ".".join(map(str, SAFE_UPDATES))
             raise NriError(f"{self._peer}: UpdateContainers: {runtime} may deadlock; NRI {needed} is needed")
         return session.update_containers(updates, timeout)
 
@@ -214,11 +226,11 @@ class NriPlugin:
             log.error("%s", error)
         if not stop.is_set():
             log.warning("%s: the connection has ended; only the runtime can start the plugin again", self._peer)
-            self._ended()
+            self._options.ended()
 
     def _use(self, sock: socket.socket, stop: Event) -> None:
         """Use a connected socket until the connection ends; NriError if it did not end in order or by `stop`."""
-        session = Session(sock, self._peer, self._plugin, self._handlers, self._limits)
+        session = Session(sock, self._peer, self._plugin, self._handlers, self._options.limits)
         with self._changed:
             if self._stopped:
                 session.close()
@@ -235,13 +247,13 @@ class NriPlugin:
                 self._changed.notify_all()
 
     def _connect(self, stop: Event) -> socket.socket | None:
-        """A connected socket; None if `stop` came first. What keeps it from connecting is logged once."""
+        """Return a connected socket; None if `stop` came first. What keeps it from connecting is logged once."""
         delay, said = FIRST_DELAY, ""
         while not stop.is_set():
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(CONNECT_SECONDS)
             try:
-                sock.connect(str(self._path))
+                sock.connect(str(self._options.path))
             except OSError as error:
                 sock.close()
                 problem = error.strerror or str(error)

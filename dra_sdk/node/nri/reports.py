@@ -47,13 +47,13 @@ class Reports:
         """
         self._thread.keeps = True
         try:
-            found = handle()
+            answer = handle()
         except BaseException:
             self.send()
             raise
         finally:
             self._thread.keeps = False
-        response = found if isinstance(found, Response) else Response(found or empty(), lambda _in_time: None)
+        response = answer if isinstance(answer, Response) else Response(answer or empty(), lambda _in_time: None)
         return replace(response, sent=partial(self._sent, response.sent))
 
     def _sent(self, sent: Callable[[bool], None], in_time: bool) -> None:
@@ -69,8 +69,8 @@ class Reports:
                 return
             self._sending = True
         try:
-            while (found := self._next()) is not None:
-                self._report(*found)
+            while (report := self._next()) is not None:
+                self._report(*report)
         except BaseException:
             with self._changed:
                 self._sending = False

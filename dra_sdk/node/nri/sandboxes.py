@@ -37,7 +37,7 @@ class Sandboxes:
         self._running: set[str] = set()
 
     def is_ready(self, sandbox: str) -> bool:
-        """Whether there is no hook, or it has succeeded for this sandbox."""
+        """Return whether there is no hook, it has succeeded for this sandbox, or its pod has no claims."""
         with self._changed:
             return not self._has_hook or sandbox in self._ready
 
@@ -46,10 +46,13 @@ class Sandboxes:
 
         Raises what the hook raises, and RetriableError if an earlier call has not returned.
         """
-        if not (self._has_hook and pod.claims):
+        if not self._has_hook:
             return
-        claims = frozenset(each.uid for each in pod.claims)
+        claims = frozenset(claim.uid for claim in pod.claims)
         with self._changed:
+            if not claims:
+                self._ready.setdefault(pod.id, claims)
+                return
             if not self._changed.wait_for(lambda: pod.id not in self._running, WAIT_SECONDS):
                 raise RetriableError(f"dra_run_pod_sandbox has not returned yet for {pod}")
             if claims <= self._ready.get(pod.id, frozenset()):
@@ -67,14 +70,14 @@ class Sandboxes:
                 self._changed.notify_all()
 
     def require(self, pod: PodSandbox) -> None:
-        """The same, before a container of the pod is created. Raises StartRefusedError."""
+        """Do the same before a container of the pod is created. Raises StartRefusedError."""
         try:
             self.ensure(pod)
         except Exception as error:
             raise StartRefusedError(str(error)) from error
 
     def forget(self, sandbox: str) -> None:
-        """A sandbox has stopped or was removed."""
+        """Forget a sandbox that has stopped or was removed."""
         with self._changed:
             self._ready.pop(sandbox, None)
             self._running.discard(sandbox)
@@ -83,6 +86,6 @@ class Sandboxes:
     def retain(self, sandboxes: Collection[str]) -> None:
         """Forget all sandboxes but these: the runtime has no others."""
         with self._changed:
-            gone = (self._ready.keys() | self._running) - {*sandboxes}
-        for each in gone:
-            self.forget(each)
+            ended = (self._ready.keys() | self._running) - {*sandboxes}
+        for sandbox in ended:
+            self.forget(sandbox)

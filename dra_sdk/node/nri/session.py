@@ -63,7 +63,7 @@ class Response:
 
 
 class StartRefusedError(NriError):
-    """A handler refuses what is about to start; the runtime is told under every failure policy."""
+    """A handler refuses what is about to start; the runtime gets the error under every failure policy."""
 
 
 @dataclass(frozen=True)
@@ -268,11 +268,11 @@ class Session:
         self.close()
 
     def _state_change(self, answer: _Answer) -> None:
-        found = from_state_change(pb.StateChangeEvent.FromString(answer.call.payload))
-        if found is None:
+        known = from_state_change(pb.StateChangeEvent.FromString(answer.call.payload))
+        if known is None:
             answer.call.answer(pb.Empty())
         else:
-            self._event(answer, *found)
+            self._event(answer, *known)
 
     def _event(self, answer: _Answer, event: Event, request: Any) -> None:
         subscription = self._plugin.subscriptions.get(event)
@@ -315,7 +315,7 @@ class _Answer:
         self._empty: Message | None = None
 
     def begin(self, event: Event, request: Any, policy: FailurePolicy) -> None:
-        """A handler takes the call."""
+        """Note what the call is about, before a handler takes it."""
         pod = f"{request.pod.namespace}/{request.pod.name}"
         container = getattr(request, "container", None)
         self.subject = (
@@ -331,7 +331,7 @@ class _Answer:
             what = "goes on without the plugin"
         else:
             answered = self.call.fail(Code.UNKNOWN, f"{self.subject}: {problem}")
-            what = "is told of the failure"
+            what = "gets the error"
         if answered:
             unexpected = None if error is None or isinstance(error, DraError) else error
             log.error("%s: %s: %s; the runtime %s", self._peer, self.subject, problem, what, exc_info=unexpected)

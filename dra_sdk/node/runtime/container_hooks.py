@@ -16,7 +16,7 @@ from typing import Final
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
-from dra_sdk.node.nri.plugin import Launch, socket_below
+from dra_sdk.node.nri.plugin import ConnectOptions, Launch, socket_below
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
 from dra_sdk.node.runtime.metrics import Metrics
@@ -26,7 +26,7 @@ from dra_sdk.node.threads import RestartingThread
 log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 2.0
 """How long a start waits for the runtime, so that containers that start right afterwards are not missed."""
-_LOOK_SECONDS: Final = 0.2  # between two attempts to lock
+_LOCK_SECONDS: Final = 0.2  # between two attempts to lock
 
 
 class ContainerHooks:
@@ -52,16 +52,9 @@ class ContainerHooks:
     ) -> None:
         self._socket = nri_socket(settings)
         self._launch = Launch.take(os.environ)
+        options = ConnectOptions(settings.nri_index, self._socket, launch=self._launch, ended=ended)
         self._plugin = DriverPlugin(
-            driver,
-            node,
-            preparer.held,
-            index=settings.nri_index,
-            path=self._socket,
-            launch=self._launch,
-            ended=ended,
-            measure=metrics.nri_event,
-            report=preparer.report,
+            driver, node, preparer.held, options, measure=metrics.nri_event, report=preparer.report
         )
         metrics.add_nri_gauges(
             lambda: self._plugin.runtime is not None,
@@ -70,12 +63,12 @@ class ContainerHooks:
         )
         shared = bool(settings.pod_uid)
         self._lock = InstanceLock(settings.plugin_data(driver.info.name) / NRI_LOCK) if shared else None
-        self._succession = RestartingThread(f"NRI of {driver.info.name}", self._succeed)
+        self._handover = RestartingThread(f"NRI of {driver.info.name}", self._take_over)
 
     def start(self) -> None:
         """Connect; waits a short time for a runtime whose socket exists. Without a socket it goes on trying."""
         if self._lock is not None:
-            self._succession.start()
+            self._handover.start()
             return
         self._plugin.start()
         if (self._launch or self._socket.exists()) and not self._plugin.wait_synchronized(CONNECT_SECONDS):
@@ -85,26 +78,26 @@ class ContainerHooks:
 
     def stop(self, timeout: float) -> bool:
         """Disconnect, and wait up to `timeout` seconds for hooks. False if one still runs."""
-        ended = self._succession.stop(timeout)
+        ended = self._handover.stop(timeout)
         ended = self._plugin.stop(timeout) and ended
         if self._lock is not None:
             self._lock.release()
         return ended
 
     def synchronize_soon(self) -> None:
-        """Claims were prepared or unprepared, or devices discovered. Returns at once."""
+        """Apply soon what the driver wants now that claims or devices have changed. Return at once."""
         self._plugin.synchronize_soon()
 
-    def _succeed(self, stop: Event) -> None:
+    def _take_over(self, stop: Event) -> None:
         """Connect as soon as no other process of the driver is connected."""
         assert self._lock is not None
         while not stop.is_set():
             if self._lock.try_acquire():
                 self._plugin.start()
                 return
-            stop.wait(_LOOK_SECONDS)
+            stop.wait(_LOCK_SECONDS)
 
 
 def nri_socket(settings: Settings) -> Path:
-    """The runtime's socket: that of the settings, else the usual one of the host."""
+    """Return the runtime's socket: that of the settings, else the usual one of the host."""
     return settings.nri_socket or socket_below(settings.host_root)

@@ -17,13 +17,19 @@ from dra_driver_cpu.kubelet_policy import refuse_static_policy
 from dra_driver_cpu.metrics import cpu_gauges
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
-from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
+from dra_driver_cpu.pinning import (
+    CPU_VARIABLE,
+    NoCpuError,
+    Pinning,
+    check_shared_pool,
+    remove_pod_quota,
+    request_edits,
+)
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
     Claim,
     Container,
-    ContainerAdjustment,
     ContainerResources,
     DeviceHealth,
     DriverInfo,
@@ -108,13 +114,9 @@ class CpuDriver:
         """Remove the CFS quota of the pod as a whole if its claims remove that of containers."""
         remove_pod_quota(pod, node)
 
-    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
-        """Pin a container before it starts."""
-        return Pinning.read(node, self._settings.reserved_cpus, held).adjustment(container)
-
     def dra_synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
-    ) -> Mapping[str, ContainerResources]:
+    ) -> Mapping[str, ContainerResources | NoCpuError]:
         """Pin all containers: the shared pool shrinks and grows with the claims."""
         return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 

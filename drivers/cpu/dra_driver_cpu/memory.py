@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from dra_driver_cpu.hugepage_limits import HugepageLimits
-from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError, request_edits
+from dra_driver_cpu.pinning import MEMORY_VARIABLE, request_edits
 from dra_sdk import (
     AllocatedDevice,
     Capacity,
@@ -223,28 +223,19 @@ class MemoryDriver:
         if claimed := hugepages(pod.claims):
             self._limits.add(NodeAccess(node.root, self._effects), pod, claimed)
 
-    def dra_create_container(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment | None:
-        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own.
+    def dra_create_container(self, container: Container) -> ContainerAdjustment | None:
+        """Allow a container the huge pages of its claims beyond its own. Its other resources are synchronized.
 
         The limit of its pod has been raised before, with the sandbox or for this container.
         """
-        known = {claim.uid for claim in held}
-        for claim in container.claims:
-            if claim.uid not in known or not mems([claim]):
-                raise NotHeldError(f"{container} uses {claim}, which holds no memory on this node")
-        if not container.claims:
-            return None
         own = container.resources.hugepage_limits
         limits = {size: limit + own.get(size, 0) for size, limit in hugepages(container.claims).items()}
-        return ContainerAdjustment(ContainerResources(mems=mems(container.claims), hugepage_limits=limits))
+        return ContainerAdjustment(ContainerResources(hugepage_limits=limits)) if limits else None
 
-    def dra_synchronize(
-        self, containers: Sequence[Container], held: Sequence[HeldClaim]
-    ) -> Mapping[str, ContainerResources]:
-        """The NUMA nodes of containers with claims. Limits of huge pages are set once, at creation."""
-        known = {claim.uid for claim in held}
-        found = {each.id: mems(claim for claim in each.claims if claim.uid in known) for each in containers}
-        return {name: ContainerResources(mems=nodes) for name, nodes in found.items() if nodes}
+    def dra_synchronize(self, containers: Sequence[Container]) -> Mapping[str, ContainerResources]:
+        """Limit containers with claims to their NUMA nodes. Limits of huge pages are set once, at creation."""
+        nodes = {container.id: mems(container.claims) for container in containers if container.claims}
+        return {name: ContainerResources(mems=numbers) for name, numbers in nodes.items() if numbers}
 
     def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
         """How many bytes of each kind of memory claims have, and how many they can still get."""

@@ -26,13 +26,11 @@ from dra_sdk import (
     AllocatedDevice,
     Claim,
     Container,
-    ContainerAdjustment,
     ContainerEdits,
     ContainerResources,
     HardwareError,
     HeldClaim,
     HeldDevice,
-    PermanentError,
     PodSandbox,
     RetriableError,
 )
@@ -51,10 +49,6 @@ NO_LIMIT: Final = -1
 
 class EmptySharedPoolError(RetriableError):
     """A claim would leave no CPU for containers without claims; it may succeed when another claim has ended."""
-
-
-class NotHeldError(PermanentError):
-    """A container uses a claim that holds nothing on this node."""
 
 
 class NoCpuError(RetriableError):
@@ -95,7 +89,7 @@ class Pinning:
     online: the CPUs that are online.
     reserved: the CPUs that no claim gets, and the shared pool only if it would be empty.
     isolated: the CPUs that the kernel isolates.
-    memory_nodes: the online CPUs of each NUMA node that has memory.
+    memory_nodes: the online CPUs of each NUMA node that has memory; empty while no claim is held.
     held: all claims that hold CPUs.
     """
 
@@ -107,15 +101,15 @@ class Pinning:
 
     @classmethod
     def read(cls, node: Host, reserved: CpuSet, held: Sequence[HeldClaim]) -> Self:
-        """The state of `node` now. Reads a few small files, so that a hook answers in less than a millisecond."""
-        cpus, nodes = node.sys / "devices/system/cpu", node.sys / "devices/system/node"
-        with_memory = optional(read_cpuset, nodes / "has_memory")  # absent on a kernel without NUMA support
-        numa = read_numa_cpus(node)
+        """Read the state of `node`: a few small files, so that a hook answers in less than a millisecond."""
+        root = node.sys / "devices/system"
+        numa = read_numa_cpus(node) if held else {}  # they are for containers with claims only
+        with_memory = optional(read_cpuset, root / "node/has_memory") if numa else None  # absent without NUMA support
         return cls(
-            online=read_cpuset(cpus / "online"),
+            online=read_cpuset(root / "cpu/online"),
             reserved=reserved,
-            isolated=optional(read_cpuset, cpus / "isolated") or frozenset(),
-            memory_nodes={each: local for each, local in numa.items() if with_memory is None or each in with_memory},
+            isolated=optional(read_cpuset, root / "cpu/isolated") or frozenset(),
+            memory_nodes={node: cpus for node, cpus in numa.items() if with_memory is None or node in with_memory},
             held=held,
         )
 
@@ -125,42 +119,21 @@ class Pinning:
         return shared_pool(self.online, self.reserved, self.isolated, held_cpus(self.held))
 
     @cached_property
-    def _shared_resources(self) -> ContainerResources | None:
+    def _shared_resources(self) -> ContainerResources | NoCpuError:
         """Those of every container without claims: one object, so that it is checked once for hundreds of them."""
-        return ContainerResources(cpus=self.shared) if self.shared else None
+        return ContainerResources(cpus=self.shared) if self.shared else NoCpuError("claims hold all online CPUs")
 
-    def adjustment(self, container: Container) -> ContainerAdjustment:
-        """What changes in a container that is being created.
+    def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources | NoCpuError]:
+        """Return the resources of these containers, by id; an error for one that would have no CPU."""
+        return {container.id: self._resources(container) for container in containers}
 
-        Raises NotHeldError if it uses a claim that is not held, NoCpuError if it would have no CPU.
-        """
-        known = {claim.uid for claim in self.held}
-        for claim in container.claims:
-            if claim.uid not in known or not _cpus(claim.devices):
-                raise NotHeldError(f"{container} uses {claim}, which holds no CPUs on this node")
-        found = self._resources(container, known)
-        if found is None:
-            why = "of the CPUs of its claims, none is online" if container.claims else "claims hold all online CPUs"
-            raise NoCpuError(f"{container}: {why}")
-        return ContainerAdjustment(resources=found)
-
-    def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources]:
-        """The resources of these containers, by id. A container without an online CPU is left out: it stays as it is.
-
-        A container whose claims have ended has the shared pool: its CPUs may be those of another claim by now.
-        """
-        known = {claim.uid for claim in self.held}
-        found = {container.id: self._resources(container, known) for container in containers}
-        return {name: resources for name, resources in found.items() if resources is not None}
-
-    def _resources(self, container: Container, known: set[str]) -> ContainerResources | None:
-        """The resources of a container; None if no CPU of it is online: NRI takes an empty list as no change."""
-        devices = [device for claim in container.claims if claim.uid in known for device in claim.devices]
+    def _resources(self, container: Container) -> ContainerResources | NoCpuError:
+        devices = [device for claim in container.claims for device in claim.devices]
         if not devices:
             return self._shared_resources
         cpus = _cpus(devices) & self.online
         if not cpus:
-            return None
+            return NoCpuError("of the CPUs of its claims, none is online")
         quota = NO_LIMIT if all(map(_removes_quota, devices)) else None
         return ContainerResources(cpus=cpus, mems=self._mems(container, devices, cpus), cpu_quota=quota)
 

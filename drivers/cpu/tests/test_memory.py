@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from dra_driver_cpu import MemoryDriver, MemorySettings
 from dra_driver_cpu.memory import ReservedMemory, available, parse_reserved, runtime_page_size
-from dra_driver_cpu.pinning import NotHeldError
 
 from dra_sdk import (
     Capacity,
@@ -83,9 +82,12 @@ def container(driver: DriverHarness, *requests: str, **limits: int) -> Container
     return Container("c", "main", replace(POD, claims=driver.held), claims, resources=resources)
 
 
-def created(driver: DriverHarness, one: Container) -> ContainerResources | None:
-    adjustment = driver.plugin.dra_create_container(one, driver.held)
-    return None if adjustment is None else adjustment.resources
+def created(driver: DriverHarness, one: Container) -> ContainerResources:
+    """What both hooks give to a container that is being created."""
+    plugin: Any = driver.plugin
+    wanted: ContainerResources = plugin.dra_synchronize([one]).get(one.id, ContainerResources())
+    adjustment = plugin.dra_create_container(one)
+    return wanted.changed(adjustment.resources) if adjustment else wanted
 
 
 def limit(node: FakeNode, size: str) -> int:
@@ -301,9 +303,7 @@ def test_huge_pages_of_several_claims_and_nodes_add_up(driver: DriverHarness) ->
 
 def test_a_container_keeps_the_huge_pages_of_its_own_limits(driver: DriverHarness) -> None:
     driver.prepare(claim(ask("2Mi", "4Mi")))
-    found = created(driver, container(driver, of_2MB=2 * MIB, of_1GB=0))
-    assert found is not None
-    assert found.hugepage_limits == {"2MB": 6 * MIB}
+    assert created(driver, container(driver, of_2MB=2 * MIB, of_1GB=0)).hugepage_limits == {"2MB": 6 * MIB}
 
 
 def test_containers_split_a_claim_by_request(driver: DriverHarness) -> None:
@@ -316,25 +316,12 @@ def test_containers_split_a_claim_by_request(driver: DriverHarness) -> None:
 
 def test_containers_without_claims_stay_as_they_are(driver: DriverHarness) -> None:
     driver.prepare(claim(ask("2Mi", "4Mi")))
-    other = Container("o", "other", POD)
-    assert created(driver, other) is None
-    assert driver.plugin.dra_synchronize([other], driver.held) == {}
-
-
-def test_a_container_whose_claim_is_not_held_is_refused(driver: DriverHarness) -> None:
-    prepared = driver.prepare(claim(ask("2Mi", "4Mi"), name="mine"))
-    one = container(driver)
-    driver.unprepare(prepared)
-    with pytest.raises(NotHeldError, match=r"container main of pod default/pod uses claim default/mine \(.*\), which"):
-        created(driver, one)
-    assert driver.plugin.dra_synchronize([one], driver.held) == {}
+    assert created(driver, Container("o", "other", POD)) == ContainerResources()
 
 
 def test_synchronize_gives_running_containers_their_nodes(driver: DriverHarness) -> None:
     driver.prepare(claim(ask("2Mi", "4Mi", numa=1)))
-    assert driver.plugin.dra_synchronize([container(driver)], driver.held) == {
-        "c": ContainerResources(mems=frozenset({1}))
-    }
+    assert driver.plugin.dra_synchronize([container(driver)]) == {"c": ContainerResources(mems=frozenset({1}))}
 
 
 def test_the_pod_is_allowed_what_it_claims(dra_node: FakeNode, driver: DriverHarness) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_sdk.node.nri.events import Event
-from dra_sdk.node.nri.plugin import NriPlugin
+from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.session import SessionLimits, Subscription, Synchronize
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -55,7 +55,7 @@ def plugin(
     connected: bool = True,
 ) -> Iterator[NriPlugin]:
     """A started plugin, connected unless the test says otherwise; afterwards all its threads have ended."""
-    started = NriPlugin(name, index, synchronize, subscriptions or {}, path=path, limits=LIMITS)
+    started = NriPlugin(name, synchronize, subscriptions or {}, ConnectOptions(index, path, LIMITS))
     started.start()
     try:
         if connected:

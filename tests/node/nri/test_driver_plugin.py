@@ -26,7 +26,7 @@ from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import Report
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
-from dra_sdk.testing.waiting import LONG, wait
+from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import LIMITS
@@ -36,7 +36,8 @@ CLAIM = HeldClaim("shop", "cards", "11-22", (HeldDevice("a", "n", "0"), HeldDevi
 VARIABLE = f"DRA_CLAIM_{NAME}_11-22_"
 SHARED = frozenset({6, 7})
 Create = Callable[[Container, Sequence[HeldClaim]], ContainerAdjustment | None]
-Wanted = Callable[[Sequence[Container], Sequence[HeldClaim]], Mapping[str, ContainerResources]]
+Answer = Mapping[str, ContainerResources | RetriableError]
+Wanted = Callable[[Sequence[Container], Sequence[HeldClaim]], Answer]
 
 
 def pinned(containers: Sequence[Container], _held: Sequence[HeldClaim]) -> dict[str, ContainerResources]:
@@ -78,9 +79,7 @@ class CardDriver(NamedDriver):
         self.created.append(container)
         return self.create(container, held)
 
-    def dra_synchronize(
-        self, containers: Sequence[Container], held: Sequence[HeldClaim]
-    ) -> Mapping[str, ContainerResources]:
+    def dra_synchronize(self, containers: Sequence[Container], held: Sequence[HeldClaim]) -> Answer:
         return self.wanted(containers, held)
 
     def dra_remove_container(self, container: Container) -> None:
@@ -131,7 +130,9 @@ def site(
 ) -> Iterator[tuple[Site, DriverPlugin]]:
     found = Site(tmp_path, nri_version, request_timeout)
     node, path = Node("n", tmp_path), found.runtime.path
-    connected = DriverPlugin(Driver.of(plugin), node, found.claims, path=path, limits=LIMITS, report=report)
+    connected = DriverPlugin(
+        Driver.of(plugin), node, found.claims, ConnectOptions(path=path, limits=LIMITS), report=report
+    )
     with found.runtime:
         connected.start()
         try:
@@ -234,6 +235,33 @@ def test_a_driver_may_refuse_a_container_without_claims(tmp_path: Path) -> None:
         here.pod()
         with pytest.raises(RefusedError, match="no CPU is left"):
             here.create("c")
+        here.create("d")
+        assert here.cpus("d") == "6-7"
+
+
+def test_a_container_for_which_dra_synchronize_has_an_error_is_refused_or_stays_as_it_is(tmp_path: Path) -> None:
+    is_full = ThreadEvent()
+
+    def wanted(containers: Sequence[Container], held: Sequence[HeldClaim]) -> Answer:
+        return (
+            dict.fromkeys(pinned(containers, held), RetriableError("no CPU is left"))
+            if is_full.is_set()
+            else (pinned(containers, held))
+        )
+
+    with site(tmp_path, CardDriver(wanted=wanted)) as (here, connected):
+        here.pod()
+        here.create("c")
+        is_full.set()
+        with pytest.raises(RefusedError, match="CreateContainer for container d of pod shop/web-1: no CPU is left"):
+            here.create("d")
+        asked = pb.LinuxResources()
+        asked.cpu.cpus = "0-7"
+        here.runtime.update_container("c", asked)
+        connected.synchronize_soon()
+        assert connected.wait_applied(LONG)
+        assert here.cpus("c") == "6-7"
+        is_full.clear()
         here.create("d")
         assert here.cpus("d") == "6-7"
 
@@ -415,7 +443,8 @@ def test_containers_of_before_the_connection_get_what_the_driver_wants(
         here.create("d")
         here.create("unknown", f"{VARIABLE}z=x")
         assert here.cpus("c") == ""
-        again = DriverPlugin(Driver.of(driver), Node("n", tmp_path), here.claims, path=here.runtime.path, limits=LIMITS)
+        options = ConnectOptions(path=here.runtime.path, limits=LIMITS)
+        again = DriverPlugin(Driver.of(driver), Node("n", tmp_path), here.claims, options)
         again.start()
         assert again.wait_synchronized(LONG)
         assert here.runtime.wait_plugins(1, LONG)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.node.nri.events import Event
-from dra_sdk.node.nri.plugin import Launch, NriPlugin
+from dra_sdk.node.nri.plugin import ConnectOptions, Launch, NriPlugin
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
@@ -63,13 +63,13 @@ def test_configure_may_come_before_the_answer_to_the_registration(path: Path) ->
 @pytest.mark.parametrize("name", ["", "no spaces", "é", "a/b"])
 def test_a_name_that_nri_forbids_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=r"only letters, digits and _\.\+- are allowed"):
-        NriPlugin(name, 0, nothing, {})
+        NriPlugin(name, nothing, {}, ConnectOptions(0))
 
 
 @pytest.mark.parametrize("index", [-1, 100])
 def test_an_index_has_two_digits(index: int) -> None:
     with pytest.raises(SettingsError, match=f"NRI plugin x: index {index} is not between 0 and 99"):
-        NriPlugin("x", index, nothing, {})
+        NriPlugin("x", nothing, {}, ConnectOptions(index))
 
 
 # Started by the runtime
@@ -78,7 +78,8 @@ def test_an_index_has_two_digits(index: int) -> None:
 @contextmanager
 def launched(environment: dict[str, str], ended: Callable[[], None] = lambda: None) -> Iterator[NriPlugin]:
     """A plugin in a process that a runtime has started with this environment."""
-    started = NriPlugin("own", 10, nothing, {}, limits=LIMITS, launch=Launch.take(environment), ended=ended)
+    options = ConnectOptions(10, limits=LIMITS, launch=Launch.take(environment), ended=ended)
+    started = NriPlugin("own", nothing, {}, options)
     started.start()
     try:
         yield started
@@ -125,7 +126,8 @@ def test_the_end_of_an_inherited_connection_is_told_once_and_it_is_not_opened_ag
 
 def test_a_plugin_that_is_stopped_before_it_starts_closes_its_connection() -> None:
     ours, theirs = socket.socketpair()
-    plugin = NriPlugin("own", 10, nothing, {}, launch=Launch.take({"NRI_PLUGIN_SOCKET": str(theirs.detach())}))
+    launch = Launch.take({"NRI_PLUGIN_SOCKET": str(theirs.detach())})
+    plugin = NriPlugin("own", nothing, {}, ConnectOptions(10, launch=launch))
     assert plugin.stop(LONG)
     with ours:
         assert ours.recv(1) == b""
@@ -295,7 +297,7 @@ def test_a_handler_that_raises_fails_the_container_by_default(
         assert runtime.containers == {}
         assert runtime.plugins == ["10-test"]
     assert f"{path}: CreateContainer for container app-0 of pod shop/web-0: no free CPUs" in caplog.text
-    assert "the runtime is told of the failure" in caplog.text
+    assert "the runtime gets the error" in caplog.text
 
 
 def test_a_handler_that_raises_lets_the_container_pass_if_the_policy_is_ignore(
@@ -454,7 +456,7 @@ def test_a_runtime_that_may_deadlock_is_not_called(path: Path) -> None:
 
 
 def test_updates_need_a_connection(path: Path) -> None:
-    alone = NriPlugin("test", 10, nothing, {}, path=path)
+    alone = NriPlugin("test", nothing, {}, ConnectOptions(10, path))
     with pytest.raises(NriError, match=f"{path}: UpdateContainers: the plugin is not connected"):
         alone.update_containers([], LONG)
 
@@ -490,7 +492,7 @@ def test_stop_ends_a_plugin_that_waits_for_a_runtime_that_does_not_answer(path: 
 
 def test_a_runtime_that_does_not_answer_the_registration_is_left(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with silent(path) as peers:
-        started = NriPlugin("test", 10, nothing, {}, path=path, limits=SessionLimits(register=0.1))
+        started = NriPlugin("test", nothing, {}, ConnectOptions(10, path, SessionLimits(register=0.1)))
         started.start()
         wait(lambda: len(peers) >= 2)
         assert started.stop(LONG)

@@ -13,7 +13,7 @@ from dra_sdk import DriverInfo, HeldClaim, HeldDevice, Node, PodSandbox, Retriab
 from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
-from dra_sdk.testing.waiting import LONG, wait
+from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import LIMITS
@@ -56,9 +56,8 @@ class Site:
         self.driver = NetDriver()
         self.held: list[HeldClaim] = [CLAIM]
         self.runtime = NriRuntime(root / "nri.sock", request_timeout=request_timeout)
-        self.plugin = DriverPlugin(
-            Driver.of(self.driver), Node("n", root), self.claims, path=self.runtime.path, limits=LIMITS
-        )
+        options = ConnectOptions(path=self.runtime.path, limits=LIMITS)
+        self.plugin = DriverPlugin(Driver.of(self.driver), Node("n", root), self.claims, options)
 
     def claims(self) -> list[HeldClaim]:
         if not self.held:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
 from dra_sdk.node.nri.events import Event
-from dra_sdk.node.nri.plugin import NriPlugin
+from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.session import Subscription
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.claims import TestClaim
@@ -136,7 +136,8 @@ def _pinning_plugin(node: NriNode) -> NriPlugin:
     answer = pb.CreateContainerResponse()
     answer.adjust.linux.resources.cpu.cpus = "0"
     subscriptions = {Event.CREATE_CONTAINER: Subscription(lambda _request: answer)}
-    return NriPlugin("conformance", OTHER_INDEX, lambda _pods, _containers: [], subscriptions, path=node.runtime.path)
+    options = ConnectOptions(OTHER_INDEX, node.runtime.path)
+    return NriPlugin("conformance", lambda _pods, _containers: [], subscriptions, options)
 
 
 @CONTAINERS.should("CTR-005", f"{_API}, ContainerUpdate.ignore_failure", Requirement.RESTART)

@@ -14,7 +14,7 @@ from typing import Any
 from dra_sdk.errors import NriError
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
 from dra_sdk.node.nri.events import Event
-from dra_sdk.node.nri.plugin import NriPlugin
+from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.session import SessionLimits, Subscription
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -153,7 +153,7 @@ class Plugin:
         pinning = Pinning(prepared, faults)
         self._raw = RawPlugin(path, pinning.synchronize, pinning.subscriptions, faults, die)
         limits = SessionLimits(register=LONG, synchronize=LONG)
-        self._plugin = NriPlugin("mutant", 10, pinning.synchronize, pinning.subscriptions, path=path, limits=limits)
+        self._plugin = NriPlugin("mutant", pinning.synchronize, pinning.subscriptions, ConnectOptions(10, path, limits))
         self._bare = bool(WIRE_FAULTS & faults)
 
     def start(self) -> None:
