@@ -104,7 +104,7 @@ class Snapshot:
     """The claims and containers of the node at one moment: what hooks about containers get.
 
     held: all claims that hold devices of the driver.
-    containers: all containers with their claims, by id. Their claims are among `held`.
+    containers: containers with their claims, by id. Their claims are among `held`.
     """
 
     held: Sequence[HeldClaim]
@@ -238,17 +238,14 @@ class ContainerTable:
         """Return whether a claim was reserved for the pod with this UID when it was prepared."""
         return any(pod in claim.pods for claim in self._held())
 
-    def snapshot(self) -> Snapshot:
-        """Return all claims, and all containers with theirs."""
+    def snapshot(self, only: str = "") -> Snapshot:
+        """Return all claims, and all containers with theirs, or only the one with this id."""
         held = self._held()
         claims = _by_id(held)
         with self._lock:
             of_pods = self._claims_of_pods(claims)
-            containers = {
-                name: _with_claims(known, claims, of_pods.get(known.container.pod.uid, ()))
-                for name, known in self._containers.items()
-            }
-        return Snapshot(held, containers)
+            names = self._containers.keys() & {only} if only else self._containers
+            return Snapshot(held, {name: _with_claims(self._containers[name], claims, of_pods) for name in names})
 
     def check(self, container: str, snapshot: Snapshot) -> Container:
         """Return a container of the snapshot. ClaimError if it uses a claim or request that is not prepared."""
@@ -277,7 +274,7 @@ class ContainerTable:
         claims = _by_id(self._held())
         with self._lock:
             known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
-            return _with_claims(known, claims, self._claims_of_pods(claims).get(known.container.pod.uid, ()))
+            return _with_claims(known, claims, self._claims_of_pods(claims))
 
     def pod(self, message: pb.PodSandbox) -> PodSandbox:
         """Return a pod with its claims; it need not be in the table."""
@@ -356,18 +353,19 @@ def _by_id(held: Iterable[HeldClaim]) -> dict[str, HeldClaim]:
     return {safe_id(claim.uid): claim for claim in held}
 
 
-def _with_claims(known: _Known, claims: Mapping[str, HeldClaim], of_pod: tuple[HeldClaim, ...]) -> Container:
-    container = known.container
-    if of_pod:
-        container = replace(container, pod=replace(container.pod, claims=of_pod))
-    if not known.requests:
-        return container
+def _with_claims(
+    known: _Known, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
+) -> Container:
+    pod = known.container.pod
+    if not known.requests and pod.uid not in of_pods:
+        return known.container
     used = []
     for name, requests in known.requests.items():
-        if claim := _claim(claims, name, container.pod):
+        if claim := _claim(claims, name, pod):
             devices = tuple(device for device in claim.devices if device.base_request in requests)
             used.append(replace(claim, devices=devices))
-    return replace(container, claims=tuple(used))
+    pod = replace(pod, claims=of_pods.get(pod.uid, ()))
+    return replace(known.container, pod=pod, claims=tuple(used))
 
 
 def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:

@@ -58,6 +58,7 @@ class DriverPlugin:
         report: Report = lambda _claim, _device, _status: None,
     ) -> None:
         self._driver, self._node, self._measure = driver, node, measure
+        self._synchronizes = driver.implements("dra_synchronize")
         self._reports = Reports(report)
         self._table = ContainerTable(driver.info.name, held, self._reports.add)
         self._sandboxes = Sandboxes(driver, node)
@@ -116,7 +117,7 @@ class DriverPlugin:
             Event.STOP_CONTAINER: (self._stop_container, ignore),
             Event.REMOVE_CONTAINER: (self._remove, ignore),
         }
-        if self._driver.implements("dra_synchronize"):
+        if self._synchronizes:
             handlers[Event.POST_START_CONTAINER] = (self._started, ignore)
         if self._driver.implements("dra_stop_pod_sandbox"):
             handlers[Event.STOP_POD_SANDBOX] = (self._stop_pod, ignore)
@@ -189,7 +190,7 @@ class DriverPlugin:
         name, others = request.container.id, self._updates.begin()
         self._table.add(request.pod, request.container)
         try:
-            snapshot = self._table.snapshot()
+            snapshot = self._snapshot(name)
             container = self._table.check(name, snapshot)
             self._sandboxes.require(container.pod)
             adjustment = self._adjustment(container, snapshot.held)
@@ -202,10 +203,13 @@ class DriverPlugin:
         own = wanted.pop(name, ContainerResources())
         updates = self._table.differences(wanted)
         own = own.changed(adjustment.resources)
-        answer = pb.CreateContainerResponse(
-            adjust=adjustment_of(adjustment, container.resources.different(own)), update=updates_of(updates)
-        )
+        lacking = container.resources.different(own)
+        answer = pb.CreateContainerResponse(update=updates_of(updates), adjust=adjustment_of(adjustment, lacking))
         return Response(answer, partial(self._updates.answered, {**updates, name: own}, others))
+
+    def _snapshot(self, container: str) -> Snapshot:
+        """Return what is known at an event about a container; of the others only if a hook wants to know."""
+        return self._table.snapshot("" if self._synchronizes else container)
 
     def _adjustment(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment:
         try:
@@ -218,7 +222,7 @@ class DriverPlugin:
         name, asked = request.container.id, resources_of(request.linux_resources)
         others, before = self._updates.begin(), self._table.adjusted(name)
         try:
-            wanted = self._updates.wanted(self._table.snapshot().changed(name, asked))
+            wanted = self._updates.wanted(self._snapshot(name).changed(name, asked))
         except DraError as error:
             if before == ContainerResources():
                 raise
@@ -238,7 +242,7 @@ class DriverPlugin:
         if not self._table.remove(request.container.id):
             return None
         try:
-            updates = self._updates.lacking(self._table.snapshot())
+            updates = self._updates.lacking(self._snapshot(request.container.id))
         except BaseException:
             self._updates.request()
             raise
