@@ -14,6 +14,7 @@ from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import LIMITS
