@@ -153,6 +153,12 @@ RUNS: Final = {
         many_cpus,
         {"HOST_ROOT": HOST},
     ),
+    "kubernetes-pydra": Run(
+        "--command 'env SOCKET_PATH={plugins_dir}/tpu.google.com/plugin.sock "
+        "REGISTRATION_SOCKET_PATH={registry_dir}/tpu.google.com-reg.sock CDI_DIR={cdi_dir} NODE_NAME={node_name} "
+        "python -m pydra.plugins.tpu.driver'",
+        this_machine,
+    ),
     "dranet": Run(
         "--nri "
         + _in_mounts(

@@ -35,12 +35,13 @@ BLOCKS: Final = {
         "dra-sdk discover serial_driver": f"{README}: over the sockets",
         "dra-sdk new my-driver": "tests/template/test_tutorial.py",
         "from dra_sdk.testing import": README,
-        "$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE,
     },
     "docs/architecture.md": {" describe": PICTURE},
+    "docs/commands.md": {"$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE},
     "docs/concepts.md": {"dra-sdk demo cpu": "tests/cli/test_demo.py"},
     "docs/conformance-results.md": {
         "dra-sdk conformance": "`python -m tests.bench.conformance`, two minutes each; Go drivers need their programs",
+        "dra-sdk conformance --command 'env": "the plugin is on the package index",
         "HOST_ROOT=HOST": "`python -m tests.bench.conformance dra.cpu`",
     },
     "docs/conformance.md": {
