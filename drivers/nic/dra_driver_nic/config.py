@@ -49,10 +49,10 @@ def _mac(text: str) -> str:
 def _with_prefix(text: str) -> str:
     if "/" not in text:
         raise ValueError(f"must have a prefix length, such as {text}/24")
-    found = _parsed(ipaddress.ip_interface, text, "an address with prefix length, such as 10.0.0.5/24")
-    if found.ip.is_unspecified or found.ip.is_multicast or found.ip.is_loopback:
+    parsed = _parsed(ipaddress.ip_interface, text, "an address with prefix length, such as 10.0.0.5/24")
+    if parsed.ip.is_unspecified or parsed.ip.is_multicast or parsed.ip.is_loopback:
         raise ValueError(f"must be the address of one station, is {text}")
-    return str(found)
+    return str(parsed)
 
 
 def _network(text: str) -> str:
@@ -132,10 +132,10 @@ class VrfConfig(_Section):
         """Its routing table. The default is that of dranet: FNV-1a of the name, in 32 bits."""
         if self.table is not None:
             return self.table
-        found = 0x811C9DC5
+        digest = 0x811C9DC5
         for byte in self.name.encode():
-            found = ((found ^ byte) * 0x01000193) & 0xFFFFFFFF
-        return found % 1000 + 1000
+            digest = ((digest ^ byte) * 0x01000193) & 0xFFFFFFFF
+        return digest % 1000 + 1000
 
 
 class InterfaceConfig(_Section):
@@ -159,7 +159,7 @@ class InterfaceConfig(_Section):
     def _check(self) -> Self:
         if self.dhcp and self.addresses is not None:
             raise ValueError("addresses cannot be given with dhcp")
-        _refuse_twice("addresses", (str(ipaddress.ip_interface(each).ip) for each in self.addresses or ()))
+        _refuse_twice("addresses", (str(ipaddress.ip_interface(address).ip) for address in self.addresses or ()))
         for field, key in (("arpIgnore", "ipv4.conf.arp_ignore"), ("arpAnnounce", "ipv4.conf.arp_announce")):
             given = self.arp_ignore if field == "arpIgnore" else self.arp_announce
             if given is not None and key in self.sysctls:
@@ -299,15 +299,15 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
             raise ValueError("rules cannot be given with interface.vrf: the kernel has a rule for its table")
         if self.driver is not None and self.rdma:
             raise ValueError(f"rdma cannot be given with driver {self.driver}")
-        _refuse_twice("routes", (f"{each.destination} of table {each.table}" for each in self.routes or ()))
-        _refuse_twice("neighbors", (each.destination for each in self.neighbors or ()))
+        _refuse_twice("routes", (f"{route.destination} of table {route.table}" for route in self.routes or ()))
+        _refuse_twice("neighbors", (neighbour.destination for neighbour in self.neighbors or ()))
         return self
 
 
 def _same_family(one: str, value: str | None, other: str, against: str | None) -> None:
     if value is None or against is None:
         return
-    versions = [ipaddress.ip_network(each, strict=False).version for each in (value, against)]
+    versions = [ipaddress.ip_network(text, strict=False).version for text in (value, against)]
     if versions[0] != versions[1]:
         raise ValueError(f"{one} {value} is IPv{versions[0]}, but {other} {against} is IPv{versions[1]}")
 

@@ -48,7 +48,7 @@ class NicDriver:
     open_namespace: opens network namespaces; by default those of the kernel.
     open_rdma: opens sockets of RDMA netlink; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
-    interval: seconds between two readings of the health, and between two looks at the leases by DHCP.
+    interval: seconds between two readings of the health, and between two checks of the leases by DHCP.
     sandbox_seconds: how long the waits of a call about a sandbox may take together.
     """
 
@@ -118,7 +118,7 @@ class NicDriver:
         """Who has which interface, card by card."""
         nic_node = self._node(node)
         report = HealthMonitor(nic_node, settle=0.0).read()
-        unhealthy = frozenset(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
+        unhealthy = frozenset(health.device for health in report if health.status is HealthStatus.UNHEALTHY)
         return draw(read_network(nic_node, unhealthy), held)
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:

@@ -30,14 +30,14 @@ class HealthMonitor:
         self._known: set[str] = set()
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
-        """A report every `interval` seconds until `stop` is set."""
+        """Report the health every `interval` seconds until `stop` is set."""
         return health.watch(self.read, stop, interval, "network devices")
 
     def read(self) -> list[DeviceHealth]:
         """Read all devices once. A device that is no longer published has no health."""
         try:
             nics, records = self._node.devices(), self._node.recorded()
-            rdma = {each.name: each for each in read_rdma_devices(self._node.host)}
+            rdma = {device.name: device for device in read_rdma_devices(self._node.host)}
         except (DraError, OSError) as error:
             for name in self._known:
                 self._tracker.unreadable(name, str(error))
@@ -67,23 +67,23 @@ class HealthMonitor:
         """Of a device whose interface is in a pod: the link there, and its RDMA device as far as the node shows it."""
         with self._node.pod_namespace(record.namespace) as pod:
             link = pod.run(lambda network: network.find(record.tag)) if pod is not None and record.tag else None
-        found = _link_problems(link) if link is not None else []
+        problems = _link_problems(link) if link is not None else []
         device = rdma.get(str(record.attributes.get("rdmaDevice")))
-        return [*found, *(_rdma_problems(device) if device is not None else ())]
+        return [*problems, *(_rdma_problems(device) if device is not None else ())]
 
 
 def _problems(nic: Nic) -> list[str]:
     link = _link_problems(nic.link) if nic.link is not None else []
-    return [*link, *(problem for each in nic.rdma for problem in _rdma_problems(each))]
+    return [*link, *(problem for device in nic.rdma for problem in _rdma_problems(device))]
 
 
 def _link_problems(link: Link) -> list[str]:
-    """An interface that is switched off has no carrier either, which is no fault of it."""
+    """Report a missing carrier, but not of an interface that is switched off, which has none either."""
     return [f"interface {link.name} has no carrier"] if link.up and not link.carrier else []
 
 
 def _rdma_problems(device: RdmaDevice) -> list[str]:
-    """The port of an Ethernet card follows its interface, which may be switched off; all others count."""
+    """Report ports that are not active, but not of Ethernet: they follow their interface, which may be switched off."""
     return [
         f"port {port.number} of RDMA device {device.name} is {port.state or 'in an unknown state'}"
         for port in device.ports

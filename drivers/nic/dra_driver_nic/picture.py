@@ -1,4 +1,4 @@
-"""Who has which network device, as a picture for a terminal: a line for each interface, a letter for each claim.
+"""Which claim has which network device, as a picture for a terminal: a line for an interface, a letter for a claim.
 
     CARD       ADDRESS       NUMA  SPEED  STATE  VFS
     ens1f0np0  0000:3b:00.0  0     100G   up     AB.!....
@@ -53,7 +53,7 @@ class NodeNetwork:
 
 
 def read_network(node: NicNode, unhealthy: frozenset[str]) -> NodeNetwork:
-    """The network of a node. Raises DraError."""
+    """Read the network of a node. Raises DraError."""
     snapshot = node.snapshot()
     records = node.records
     return NodeNetwork(
@@ -66,18 +66,16 @@ def read_network(node: NicNode, unhealthy: frozenset[str]) -> NodeNetwork:
 
 def draw(network: NodeNetwork, held: Sequence[HeldClaim]) -> Iterator[str]:
     """Yield the lines of the picture. The first 52 claims have letters of their own, all others `+`."""
-    names = [f"{each.namespace}/{each.name}" for each in held]
-    letters = {each.uid: _LETTERS[number] if number < len(_LETTERS) else MORE for number, each in enumerate(held)}
+    names = [f"{claim.namespace}/{claim.name}" for claim in held]
+    letters = {claim.uid: _LETTERS[number] if number < len(_LETTERS) else MORE for number, claim in enumerate(held)}
     owners: dict[str, str] = {}
     for claim in held:
         for device in claim.devices:
             if not device.admin_access:
                 owners[device.name] = owners.get(device.name, "") + letters[claim.uid]
-    cards = [
-        each for each in network.nics if each.pci is not None and each.pci.sriov is not None and each.pci.sriov.vfs
-    ]
+    cards = [nic for nic in network.nics if nic.pci is not None and nic.pci.sriov is not None and nic.pci.sriov.vfs]
     if cards:
-        rows = [(*_facts(each), _bar(each, network, owners)) for each in cards]
+        rows = [(*_facts(card), _bar(card, network, owners)) for card in cards]
         yield from _table([("CARD", "ADDRESS", "NUMA", "SPEED", "STATE", "VFS"), *rows])
         yield ""
     yield from _table([("INTERFACE", "ADDRESS", "NUMA", "SPEED", "STATE", "HELD"), *_interfaces(network, owners)])
@@ -101,7 +99,7 @@ def _facts(nic: Nic) -> tuple[str, str, str, str, str]:
 
 
 def _rdma_state(nic: Nic) -> str:
-    states = {port.state.lower() for each in nic.rdma for port in each.ports}
+    states = {port.state.lower() for device in nic.rdma for port in device.ports}
     if states:
         return ", ".join(sorted(states))
     return "-" if nic.pci is None or nic.pci.driver is None else nic.pci.driver
@@ -114,14 +112,14 @@ def _speed(megabits: int | None) -> str:
 
 
 def _bar(card: Nic, network: NodeNetwork, owners: Mapping[str, str]) -> str:
-    """A character for each virtual function; for all the letter of the claim that has the whole card."""
+    """Draw a character for each virtual function; all are the letter of a claim that has the card itself."""
     vfs = card.pci.sriov.vfs if card.pci is not None and card.pci.sriov is not None else ()
     by_address = {
-        **{str(each.attributes.get("pciAddress")): name for name, each in network.records.items()},
-        **{each.pci.address: name for name, each in network.published.items() if each.pci is not None},
+        **{str(record.attributes.get("pciAddress")): name for name, record in network.records.items()},
+        **{nic.pci.address: name for name, nic in network.published.items() if nic.pci is not None},
     }
-    whole = owners.get(by_address.get(card.pci.address, ""), "") if card.pci is not None else ""
-    return "".join(whole or _symbol(by_address.get(address), network, owners) for address in vfs)
+    owner = owners.get(by_address.get(card.pci.address, ""), "") if card.pci is not None else ""
+    return "".join(owner or _symbol(by_address.get(address), network, owners) for address in vfs)
 
 
 def _symbol(device: str | None, network: NodeNetwork, owners: Mapping[str, str]) -> str:
@@ -131,22 +129,22 @@ def _symbol(device: str | None, network: NodeNetwork, owners: Mapping[str, str])
 
 
 def _interfaces(network: NodeNetwork, owners: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """A row for each device that is no virtual function, also of one that is away in a pod."""
+    """Yield a row for each device that is no virtual function, also of one that is away in a pod."""
     for name, nic in network.published.items():
         if nic.pf is None:
             note = " (shared)" if nic.shared else ""
             yield (*_facts(nic), f"{_symbol(name, network, owners)}{note}")
     for name, record in network.records.items():
-        found = record.attributes
-        if name in network.published or name not in owners or found.get("isSriovVf"):
+        attributes = record.attributes
+        if name in network.published or name not in owners or attributes.get("isSriovVf"):
             continue
-        speed = found.get("speed")
-        facts = (str(found.get(each, "-")) for each in ("ifName", "pciAddress", "numaNode"))
+        speed = attributes.get("speed")
+        facts = (str(attributes.get(key, "-")) for key in ("ifName", "pciAddress", "numaNode"))
         yield (*facts, _speed(speed if isinstance(speed, int) else None), "in a pod", owners[name])
 
 
 def _devices_of(claim: HeldClaim, records: Mapping[str, NicRecord]) -> Iterator[str]:
-    """What a claim has: each device, its name in the pod, and the pod."""
+    """Yield what a claim has: each device, its name in the pod, and the pod."""
     moving = {move.record: move for move in moves(claim)}
     for device in claim.devices:
         move = moving.get(record_name(device))

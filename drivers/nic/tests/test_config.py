@@ -1,4 +1,4 @@
-"""What a user may configure, and what each mistake is told."""
+"""What a user may configure, and what is said about each mistake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dra_driver_nic.config import InterfaceConfig, NicConfig, RouteConfig
+from dra_driver_nic.config import InterfaceConfig, NicConfig, RouteConfig, VrfConfig
 
 from dra_sdk import ConfigError
 
@@ -46,7 +46,7 @@ def test_vfio_for_a_virtual_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"interface": {"names": "net1"}}, r"interface\.names"),
         ({"interface": {"name": "net/1"}}, r"interface\.name.*'net/1'"),
@@ -108,8 +108,8 @@ def test_vfio_for_a_virtual_machine() -> None:
         ({"driver": "vfio-pci", "interface": {"mtu": 9000}}, "cannot be given with driver vfio-pci"),
     ],
 )
-def test_a_mistake_is_told_with_its_field(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_mistake_is_reported_with_its_field(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         decode(**fields)
 
 
@@ -121,6 +121,14 @@ def test_a_configuration_without_interface_fits_devices_that_have_none() -> None
 
 def test_the_configuration_in_the_readme_is_valid() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
-    (template,) = [each for each in map(yaml.safe_load, blocks) if each["kind"] == "ResourceClaimTemplate"]
+    (template,) = [block for block in map(yaml.safe_load, blocks) if block["kind"] == "ResourceClaimTemplate"]
     (entry,) = template["spec"]["spec"]["devices"]["config"]
     assert NicConfig.decode(entry["opaque"]["parameters"]).vf is not None
+
+
+def test_the_table_of_a_vrf_without_one_is_that_of_dranet() -> None:
+    assert VrfConfig(name="red", table=7).number == 7
+    hashes = {"a": 0xE40C292C, "foobar": 0xBF9CF968}
+    assert {name: VrfConfig(name=name).number for name in hashes} == {
+        name: 1000 + number % 1000 for name, number in hashes.items()
+    }

@@ -41,7 +41,9 @@ def test_on_veths(networks: PrivateNetworks, tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_on_virtual_functions_with_rdma(dra_node: FakeNode) -> None:
     pf = FakePci(address="0000:3b:00.0", driver="mlx5_core", total_vfs=8)
-    vfs = [replace(pf, address=f"0000:3b:00.{each}", total_vfs=0, physical_function=pf.address) for each in range(1, 5)]
+    vfs = [
+        replace(pf, address=f"0000:3b:00.{number}", total_vfs=0, physical_function=pf.address) for number in range(1, 5)
+    ]
     dra_node.machine(replace(regular_machine(), pci=(pf, *vfs)))
     for number, vf in enumerate(vfs):
         write_interface(dra_node, f"ens1v{number}", 3 + number, f"pci0000:00/{vf.address}")

@@ -27,11 +27,11 @@ NAME = "pci-0000-3b-00-1"
 
 
 def is_called(name: str) -> str:
-    """A selector for the device of an interface; others may have no name."""
+    """Select the device of an interface; others may have no name."""
     return f'has(device.attributes["dra.net"].ifName) && device.attributes["dra.net"].ifName == "{name}"'
 
 
-V0, DUMMY, NIC0 = (request(where=is_called(each)) for each in ("ens1f0v0", "dummy0", "nic0"))
+V0, DUMMY, NIC0 = (request(where=is_called(name)) for name in ("ens1f0v0", "dummy0", "nic0"))
 
 
 @pytest.fixture
@@ -44,16 +44,16 @@ def driver(dra_node: FakeNode, dra_driver: Any) -> DriverHarness:
     loaded = FakePci(address="0000:00:1f.0", class_code=0x010000, driver="vfio-pci", iommu_group=9)
     dra_node.machine(replace(regular_machine(), pci=(pf, *vfs, efa, loaded)))
     write_interface(dra_node, "ens1f0np0", 2, f"pci0000:00/{PF}", mtu=1500, speed=100000)
-    for number, each in enumerate(vfs):
-        write_interface(dra_node, f"ens1f0v{number}", 3 + number, f"pci0000:00/{each.address}", max_mtu=9978)
-        write_rdma_device(dra_node, f"mlx5_{number}", f"pci0000:00/{each.address}", number)
+    for number, vf in enumerate(vfs):
+        write_interface(dra_node, f"ens1f0v{number}", 3 + number, f"pci0000:00/{vf.address}", max_mtu=9978)
+        write_rdma_device(dra_node, f"mlx5_{number}", f"pci0000:00/{vf.address}", number)
     write_rdma_device(dra_node, "rdmap0s6", f"pci0000:00/{EFA}", 7, layer="Unspecified")
     write_interface(dra_node, "dummy0", 9)
     write_interface(dra_node, "docker0", 10, uevent="DEVTYPE=bridge")
     dra_node.device_node("/dev/vfio/vfio", major=10, minor=196)
     made = partial(NicDriver, effects=dra_node.effects, interval=0.05)
-    found: DriverHarness = dra_driver(made, settings=NicSettings(settle_seconds=0.01))
-    return found
+    harness: DriverHarness = dra_driver(made, settings=NicSettings(settle_seconds=0.01))
+    return harness
 
 
 def test_every_release_accepts_its_slices(driver: DriverHarness) -> None:
@@ -64,10 +64,10 @@ def test_every_release_accepts_its_slices(driver: DriverHarness) -> None:
 def test_more_vfs_than_one_slice_holds_are_published(dra_node: FakeNode, dra_driver: Any) -> None:
     pf = FakePci(address=PF, driver="ice", total_vfs=256)
     addresses = [f"0000:3b:{number // 8:02x}.{number % 8}" for number in range(1, 151)]
-    vfs = [replace(pf, address=each, total_vfs=0, physical_function=PF) for each in addresses]
+    vfs = [replace(pf, address=address, total_vfs=0, physical_function=PF) for address in addresses]
     dra_node.machine(replace(regular_machine(), pci=(pf, *vfs)))
-    for number, each in enumerate(addresses):
-        write_interface(dra_node, f"v{number}", 3 + number, f"pci0000:00/{each}")
+    for number, address in enumerate(addresses):
+        write_interface(dra_node, f"v{number}", 3 + number, f"pci0000:00/{address}")
     driver = dra_driver(NicDriver)
     driver.assert_publishable()
     assert len(driver.devices) == 150
@@ -109,31 +109,31 @@ def test_a_device_with_rdma_alone_takes_no_interface(driver: DriverHarness) -> N
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         (NicConfig(interface=InterfaceConfig(mtu=9000)), "mtu 9000 exceeds 1500, the MTU of its physical function"),
         (NicConfig(driver="vfio-pci"), ""),
         (NicConfig(vf=VfConfig(vlan=7)), "has no interface on the node by which its VFs are set"),
     ],
 )
-def test_what_a_vf_cannot_have_is_refused(driver: DriverHarness, config: NicConfig, told: str) -> None:
+def test_what_a_vf_cannot_have_is_refused(driver: DriverHarness, config: NicConfig, message: str) -> None:
     asked = claim(V0, config=config)
-    if not told:
+    if not message:
         driver.prepare(asked)
         return
-    with pytest.raises(DraError, match=told):
+    with pytest.raises(DraError, match=message):
         driver.prepare(asked)
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         (NicConfig(vf=VfConfig(vlan=7)), r"device dummy0 \(interface dummy0\): vf is for virtual functions"),
         (NicConfig(driver="vfio-pci"), r"device dummy0 \(interface dummy0\): driver is vfio-pci, but it is no PCI"),
     ],
 )
-def test_software_has_no_settings_of_hardware(driver: DriverHarness, config: NicConfig, told: str) -> None:
-    with pytest.raises(PermanentError, match=told):
+def test_software_has_no_settings_of_hardware(driver: DriverHarness, config: NicConfig, message: str) -> None:
+    with pytest.raises(PermanentError, match=message):
         driver.prepare(claim(DUMMY, config=config))
 
 
@@ -158,16 +158,16 @@ def test_admin_access_changes_nothing(driver: DriverHarness) -> None:
     assert not admin.container().devices
     driver.unprepare(admin)
     driver.discover()
-    assert [each for each in driver.held if each.uid == held.ref.uid]
+    assert [claim for claim in driver.held if claim.uid == held.ref.uid]
 
 
-def test_the_claims_status_and_the_metadata_file_tell_the_interface(
+def test_the_claims_status_and_the_metadata_file_name_the_interface(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     config = NicConfig(interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",)))
     prepared = nic_driver.prepare(claim(NIC0, config=config))
     (status,) = nic_driver.cluster.claims[prepared.ref.uid]["status"]["devices"]
-    (mac,) = [each["address"] for each in json.loads(networks.node.ip("-j link show nic0"))]
+    (mac,) = [link["address"] for link in json.loads(networks.node.ip("-j link show nic0"))]
     assert status["networkData"] == {"interfaceName": "net1", "hardwareAddress": mac, "ips": ["10.1.1.5/24"]}
 
 
@@ -239,8 +239,8 @@ def test_a_kernel_driver_that_goes_makes_a_device_of_a_claim_unhealthy(driver: D
 def test_an_infiniband_port_that_is_down_makes_its_device_unhealthy(dra_node: FakeNode, dra_driver: Any) -> None:
     dra_node.machine(replace(regular_machine(), pci=(FakePci(address=EFA, driver="mlx5_core"),)))
     write_rdma_device(dra_node, "mlx5_0", f"pci0000:00/{EFA}", 0, layer="InfiniBand", state="1: DOWN")
-    found = dra_driver(NicDriver, settings=NicSettings(settle_seconds=0.01))
-    with found.watching_health() as health:
+    driver = dra_driver(NicDriver, settings=NicSettings(settle_seconds=0.01))
+    with driver.watching_health() as health:
         message = health.wait("pci-0000-5e-00-0", HealthStatus.UNHEALTHY).message
     assert message == "port 1 of RDMA device mlx5_0 is DOWN"
 

@@ -28,7 +28,7 @@ OF_THE_KERNEL = ("sysctls", "ethtool")
 
 @pytest.fixture
 def networks() -> Iterator[PrivateNetworks]:
-    """The node of the sample as it was before its claims: nic0 to nic3, each with the same MAC address as there."""
+    """Make the node of the sample as it was before its claims: nic0 to nic3, with the MAC addresses of then."""
     if os.geteuid() or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the program ip")
     made = PrivateNetworks()
@@ -49,7 +49,7 @@ def networks() -> Iterator[PrivateNetworks]:
 
 
 def lent(networks: PrivateNetworks, pod: str, interface: str, name: str, tag: str) -> PrivateNamespace:
-    """A new pod that has an interface of the node under another name, with the tag of its claim."""
+    """Make a pod that has an interface of the node under another name, with the tag of its claim."""
     made = networks.add_pod(pod)
     networks.node.ip(
         f"link set {interface} down",

@@ -31,8 +31,8 @@ def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> Dr
     dra_node.machine(replace(regular_machine(), pci=(FakePci(address=ADDRESS, driver="igb", iommu_group=20), loaded)))
     write_interface(dra_node, "nic0", 3, f"pci0000:00/{ADDRESS}")
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open)
-    found: DriverHarness = dra_driver(made, settings=NicSettings(return_seconds=0.3))
-    return found
+    harness: DriverHarness = dra_driver(made, settings=NicSettings(return_seconds=0.3))
+    return harness
 
 
 def test_hardware_that_the_kernel_returns_from_a_namespace_that_ended_is_restored(
@@ -43,16 +43,16 @@ def test_hardware_that_the_kernel_returns_from_a_namespace_that_ended_is_restore
     prepared = driver.prepare(claim(config=EVERY_FIELD))
     run_sandbox(driver, "pod1")
     ended = networks.remove_path("pod1")
-    told = (
+    message = (
         r"device pci-0000-3b-00-0 \(interface nic0\) has not come back from /run/netns/pod1 of pod default/name-uid-1"
     )
-    with pytest.raises(RetriableError, match=told):
+    with pytest.raises(RetriableError, match=message):
         driver.unprepare(prepared)
     node, pod = networks.open(None), ended.open()
-    (index,) = [each["ifindex"] for each in json.loads(ended.ip("-j link show net1"))]
+    (index,) = [link["ifindex"] for link in json.loads(ended.ip("-j link show net1"))]
     pod.run(lambda network: network.move(index, node.handle))  # under its name in the pod, as the kernel does it
-    for each in (node, pod, ended):
-        each.close()
+    for namespace in (node, pod, ended):
+        namespace.close()
     assert "net1" in networks.node.names()
     driver.restart()
     driver.unprepare(prepared)
@@ -89,7 +89,7 @@ def test_the_interface_of_a_function_that_comes_back_from_vfio_is_what_the_old_o
     driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     before = networks.node.state()
-    (mac,) = [each["address"] for each in json.loads(networks.node.ip("-j link show nic0"))]
+    (mac,) = [link["address"] for link in json.loads(networks.node.ip("-j link show nic0"))]
     driver.node.device_node("/dev/vfio/vfio", major=10, minor=196)
     prepared = driver.prepare(claim(config=NicConfig(driver="vfio-pci")))
     assert bound(driver) == "vfio-pci"
@@ -104,8 +104,8 @@ def test_the_interface_of_a_function_that_comes_back_from_vfio_is_what_the_old_o
     (link,) = json.loads(networks.node.ip("-j addr show nic0"))
     assert (link["mtu"], link["address"]) == (4000, mac)
     now = networks.node.state()
-    assert [each for each in before["routes"] if "nic0" in each and "fe80" not in each] == [
-        each for each in now["routes"] if "nic0" in each and "fe80" not in each
+    assert [route for route in before["routes"] if "nic0" in route and "fe80" not in route] == [
+        route for route in now["routes"] if "nic0" in route and "fe80" not in route
     ]
     assert now["neighbours"] == before["neighbours"]
     driver.assert_clean()

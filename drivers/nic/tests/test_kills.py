@@ -79,11 +79,11 @@ class NetworkWithoutVrf:
         return getattr(self._network, name)
 
     def links(self) -> list[Link]:
-        return [_as_vrf(each) for each in self._network.links()]
+        return [_as_vrf(link) for link in self._network.links()]
 
     def find(self, name: str) -> Link | None:
-        found = self._network.find(name)
-        return None if found is None else _as_vrf(found)
+        link = self._network.find(name)
+        return None if link is None else _as_vrf(link)
 
     def add_vrf(self, vrf: Vrf) -> None:
         subprocess.run(["ip", "link", "add", vrf.name, "up", "type", "bridge"], check=True)
@@ -184,7 +184,7 @@ def killed_after(
 
 
 def calling(hook: str, pod: PodSandbox, node: Node) -> Callable[[NicDriver], None]:
-    """A call of a hook about a pod or its claim, for `killed_after`: `run` or `run again`, `stop`, `unprepare`."""
+    """Call a hook about a pod or its claim, for `killed_after`: `run` or `run again`, `stop`, `unprepare`."""
 
     def work(driver: NicDriver) -> None:
         if hook.startswith("run"):

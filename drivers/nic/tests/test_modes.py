@@ -24,8 +24,8 @@ def plugged(dra_node: FakeNode, dra_driver: Any) -> Any:
     def plug(machine: str, settings: NicSettings, **options: Any) -> DriverHarness:
         MACHINES[machine].write(dra_node)
         made = partial(NicDriver, effects=dra_node.effects)
-        found: DriverHarness = dra_driver(made, settings=settings, **options)
-        return found
+        harness: DriverHarness = dra_driver(made, settings=settings, **options)
+        return harness
 
     return plug
 
@@ -122,7 +122,7 @@ def test_a_shared_pf_keeps_its_vfs(plugged: Any) -> None:
     own = 'device.attributes["sriovnetwork.k8snetworkplumbingwg.io"].PFName == "enp4s0f0"'
     has = 'has(device.attributes["sriovnetwork.k8snetworkplumbingwg.io"].PFName)'
     assert driver.prepare(claim(request(where=f"{has} && {own}", count=4))).names == [
-        f"pci-0000-04-10-{each}" for each in (0, 2, 4, 6)
+        f"pci-0000-04-10-{function}" for function in (0, 2, 4, 6)
     ]
 
 

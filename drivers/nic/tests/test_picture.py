@@ -27,8 +27,8 @@ def plugged(dra_node: FakeNode, dra_driver: Any) -> Any:
     def plug(machine: str, settings: NicSettings | None = None) -> DriverHarness:
         MACHINES[machine].write(dra_node)
         made = partial(NicDriver, effects=dra_node.effects)
-        found: DriverHarness = dra_driver(made, settings=settings or NicSettings())
-        return found
+        harness: DriverHarness = dra_driver(made, settings=settings or NicSettings())
+        return harness
 
     return plug
 
@@ -60,7 +60,7 @@ def test_a_claim_of_a_whole_card_has_all_its_vfs(plugged: Any) -> None:
     assert top(driver)[1].endswith("  AAAA")
 
 
-def test_a_vf_that_something_else_uses_is_told(plugged: Any) -> None:
+def test_a_vf_that_something_else_uses_is_shown(plugged: Any) -> None:
     driver = plugged("mlx5")
     driver.node.remove("/sys/class/net/ens1f0v3")
     driver.node.remove("/sys/class/infiniband/mlx5_5")
@@ -72,7 +72,7 @@ def test_more_claims_than_letters_have_a_sign_together(plugged: Any) -> None:
     shared = request(where="device.allowMultipleAllocations")
     for _ in range(54):
         driver.prepare(claim(shared))
-    (row,) = [each for each in top(driver) if each.startswith("ens5")]
+    (row,) = [line for line in top(driver) if line.startswith("ens5")]
     assert row.endswith("z++ (shared)")
 
 
@@ -81,9 +81,9 @@ def test_an_interface_in_a_pod_is_shown_with_its_pod(nic_driver: DriverHarness, 
     where = 'device.attributes["dra.net"].ifName == "nic0"'
     nic_driver.prepare(claim(request(where=where), name="one"))
     run_sandbox(nic_driver, "pod1")
-    found = top(nic_driver)
-    assert "A  default/one  nic0: nic0 as nic0 in default/name-uid-1" in found
-    assert [each.split() for each in found if each.startswith("nic")] == [
+    lines = top(nic_driver)
+    assert "A  default/one  nic0: nic0 as nic0 in default/name-uid-1" in lines
+    assert [line.split() for line in lines if line.startswith("nic")] == [
         ["nic1", "-", "-", "-", "up", "."],
         ["nic0", "-", "-", "-", "in", "a", "pod", "A"],
     ]

@@ -54,7 +54,7 @@ Attributes = dict[str, str | int | bool]
 
 @dataclass
 class NicRecord:
-    """What is kept of a device while a claim has it.
+    """What is kept of a device while a claim has it; see "State on disk" in the driver's README.
 
     claim: UID of the claim.
     attributes: the attributes that the device had when the claim got it; it keeps them while a pod has it.
@@ -79,17 +79,17 @@ class NicRecord:
 
 
 def record_name(device: AllocatedDevice[Any] | HeldDevice) -> str:
-    """Under which name the record of a claim's device is kept: each share of a shared one has its own."""
+    """Return the name under which the record of a claim's device is kept: each share of a shared one has its own."""
     return device.name if device.share_id is None else f"{device.name}{OF_SHARE}{device.share_id}"
 
 
 def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:
-    """The records of the devices that claims have."""
+    """Return the records of the devices that claims have."""
     return Records(node.local(directory) / "devices", NicRecord, node.boot_id, node.clock)
 
 
 def device_name(nic: Nic) -> str:
-    """The name of a device: its PCI address and port, else the name of its interface.
+    """Return the name of a device: its PCI address and port, else the name of its interface.
 
     A name that is no DNS label is written in base32, as dranet does it.
     """
@@ -106,11 +106,11 @@ def _function_name(address: str) -> str:
 
 
 def published(nics: Iterable[Nic], snapshot: Snapshot, settings: NicSettings) -> dict[str, Nic]:
-    """The devices that claims may have, by name. Of several with one name, as the subfunctions of a card, the first."""
-    found = shared(tuple(nics), snapshot, settings)
-    reasons = kept(found, snapshot, settings)
+    """Return the devices that claims may have, by name; of several with one name, such as subfunctions, the first."""
+    nics = shared(tuple(nics), snapshot, settings)
+    reasons = kept(nics, snapshot, settings)
     names: dict[str, Nic] = {}
-    for nic in found:
+    for nic in nics:
         if nic.link is None or nic.link.index not in reasons:
             names.setdefault(device_name(nic), nic)
     return names
@@ -119,7 +119,7 @@ def published(nics: Iterable[Nic], snapshot: Snapshot, settings: NicSettings) ->
 def make_pool(
     name: str, nics: Mapping[str, Nic], records: Mapping[str, NicRecord], functions: Iterable[PciDevice] = ()
 ) -> ResourcePool:
-    """The pool of a node: every device, also one whose interface is in a pod.
+    """Return the pool of a node: every device, also one whose interface is in a pod.
 
     A device that a claim has keeps its attributes. Devices that several claims share, and physical functions that have
     virtual ones, come last: the scheduler takes the first that fits.
@@ -127,11 +127,15 @@ def make_pool(
     functions: the PCI functions of the node, if a physical function and its virtual functions exclude each other: both
         are devices, and both consume the counter `vfs` of the physical function.
     """
-    vfs = {each.address: each.sriov.vfs for each in functions if each.base_class == NETWORK_CLASS and each.sriov}
-    counters = _Counters({address: each for address, each in vfs.items() if each})
-    devices = [_device(each, nics.get(each), records.get(each), counters) for each in sorted({*nics, *records})]
-    devices.sort(key=lambda each: (each.allow_multiple_allocations, bool(each.attributes.get("sriovVfs")), each.name))
+    vfs = {pci.address: pci.sriov.vfs for pci in functions if pci.base_class == NETWORK_CLASS and pci.sriov}
+    counters = _Counters({pf: addresses for pf, addresses in vfs.items() if addresses})
+    devices = [_device(key, nics.get(key), records.get(key), counters) for key in sorted({*nics, *records})]
+    devices.sort(key=_order)
     return ResourcePool(name, devices, counters.sets())
+
+
+def _order(device: Device) -> tuple[bool, bool, str]:
+    return device.allow_multiple_allocations, bool(device.attributes.get("sriovVfs")), device.name
 
 
 class _Counters:
@@ -139,14 +143,14 @@ class _Counters:
 
     def __init__(self, vfs: Mapping[str, Collection[str]]) -> None:
         self._vfs = vfs
-        self._pfs = {vf: pf for pf, each in vfs.items() for vf in each}
+        self._pfs = {vf: pf for pf, addresses in vfs.items() for vf in addresses}
 
     def sets(self) -> list[CounterSet]:
-        """The counter sets of the pool."""
-        return [CounterSet(_function_name(address), {COUNTER: len(each)}) for address, each in self._vfs.items()]
+        """Return the counter sets of the pool."""
+        return [CounterSet(_function_name(pf), {COUNTER: len(addresses)}) for pf, addresses in self._vfs.items()]
 
     def taken_by(self, address: str) -> list[CounterConsumption]:
-        """What the device of a PCI function takes."""
+        """Return what the device of a PCI function takes."""
         if address in self._vfs:
             return [CounterConsumption(_function_name(address), {COUNTER: len(self._vfs[address])})]
         pf = self._pfs.get(address)
@@ -154,37 +158,37 @@ class _Counters:
 
 
 def _device(name: str, nic: Nic | None, record: NicRecord | None, counters: _Counters) -> Device:
-    found = record.attributes if record is not None else attributes(nic) if nic is not None else {}
-    address = found.get("pciAddress")
+    values = record.attributes if record is not None else attributes(nic) if nic is not None else {}
+    address = values.get("pciAddress")
     is_shared = nic is not None and nic.shared
     device = Device(
         name,
-        attributes=found,
-        capacity=_capacity(found.get("speed")),
+        attributes=values,
+        capacity=_capacity(values.get("speed")),
         consumes=[] if is_shared else counters.taken_by(str(address)),
     )
     return _SHARED.apply(device) if is_shared else device
 
 
 def _capacity(speed: object) -> dict[str, Capacity]:
-    """The bandwidth, in bits per second; none if the speed is not known."""
+    """Return the bandwidth, in bits per second; nothing if the speed is not known."""
     return {BANDWIDTH: Capacity(f"{speed}M")} if isinstance(speed, int) and speed > 0 else {}
 
 
 def attributes(nic: Nic) -> Attributes:
-    """The attributes of a device. What is not known is left out, and if there are too many, those in `_FIRST_TO_GO`."""
+    """Return the attributes of a device, without unknown ones, and if there are too many, without `_FIRST_TO_GO`."""
     everything: dict[str, Any] = {**_link_attributes(nic), **_pci_attributes(nic), **_rdma_attributes(nic)}
     everything["isSriovVf"] = nic.pf is not None
     if nic.pf is not None:
         everything |= _sriov_attributes(nic)
     if nic.shared:
         everything["shared"] = True
-    found = {name: value for name, value in everything.items() if value not in {None, ""}}
-    most = _MOST - (1 if "speed" in found else 0)
+    known = {name: value for name, value in everything.items() if value not in {None, ""}}
+    most = _MOST - (1 if "speed" in known else 0)
     for name in _FIRST_TO_GO:
-        if len(found) > most:
-            found.pop(name, None)
-    return found
+        if len(known) > most:
+            known.pop(name, None)
+    return known
 
 
 def _link_attributes(nic: Nic) -> dict[str, Any]:
@@ -201,42 +205,42 @@ def _link_attributes(nic: Nic) -> dict[str, Any]:
         "state": link.state,
         "carrier": link.carrier if nic.pf is None else None,
         "type": link.kind or "device",
-        "ipv4": _fitting(each for each in sorted(nic.addresses) if ":" not in each),
-        "ipv6": _fitting(each for each in sorted(nic.addresses) if ":" in each),
+        "ipv4": _fitting(address for address in sorted(nic.addresses) if ":" not in address),
+        "ipv6": _fitting(address for address in sorted(nic.addresses) if ":" in address),
         "virtual": nic.pci is None,
         "speed": nic.speed,
     }
 
 
 def _fitting(texts: Iterable[str]) -> str:
-    """As many of the texts, from the first, as an attribute holds; a single text is cut."""
-    found = ""
+    """Join as many of the texts, from the first, as an attribute holds; a single text is cut."""
+    joined = ""
     for text in texts:
-        longer = f"{found},{text}" if found else text.encode()[:_LONGEST].decode(errors="ignore")
+        longer = f"{joined},{text}" if joined else text.encode()[:_LONGEST].decode(errors="ignore")
         if len(longer.encode()) > _LONGEST:
             break
-        found = longer
-    return found
+        joined = longer
+    return joined
 
 
 def _pci_attributes(nic: Nic) -> dict[str, Any]:
     pci = nic.pci
     if pci is None:
         return {}
-    found: dict[str, Any] = {**pci_attributes(pci), "pciAddress": pci.address, "kernelDriver": pci.driver}
+    values: dict[str, Any] = {**pci_attributes(pci), "pciAddress": pci.address, "kernelDriver": pci.driver}
     if pci.numa_node is not None:
-        found["numaNode"] = pci.numa_node
-    found["pcieSwitch"] = _switch_above(pci)
+        values["numaNode"] = pci.numa_node
+    values["pcieSwitch"] = _switch_above(pci)
     if nic.pf is not None:
-        return found  # its IDs are in the domain of the SR-IOV driver: a device has at most 32 attributes
-    found |= {"vendor": f"{pci.vendor:04x}", "deviceID": f"{pci.device:04x}", "sriov": pci.sriov is not None}
+        return values  # its IDs are in the domain of the SR-IOV driver: a device has at most 32 attributes
+    values |= {"vendor": f"{pci.vendor:04x}", "deviceID": f"{pci.device:04x}", "sriov": pci.sriov is not None}
     if pci.sriov is not None:
-        found |= {"sriovVfs": len(pci.sriov.vfs), "eswitchMode": nic.eswitch_mode}
-    return found
+        values |= {"sriovVfs": len(pci.sriov.vfs), "eswitchMode": nic.eswitch_mode}
+    return values
 
 
 def _switch_above(pci: PciDevice) -> str:
-    """The PCI address of the nearest PCIe switch (its upstream port) above a function; empty if there is none."""
+    """Return the PCI address of the nearest PCIe switch (its upstream port) above a function; empty for none."""
     parts = pci.path.resolve().parts
     bridges = parts[parts.index(pci.root) + 1 : -1] if pci.root in parts else ()
     return bridges[-2] if len(bridges) >= _BRIDGES_OF_A_SWITCH else ""
@@ -244,23 +248,23 @@ def _switch_above(pci: PciDevice) -> str:
 
 def _rdma_attributes(nic: Nic) -> dict[str, Any]:
     """Of the RDMA device and its port; GUID and partition keys of a port are those of InfiniBand."""
-    found: dict[str, Any] = {"rdma": bool(nic.rdma), "firmware": _fitting([nic.firmware])}
+    values: dict[str, Any] = {"rdma": bool(nic.rdma), "firmware": _fitting([nic.firmware])}
     if not nic.rdma:
-        return found
+        return values
     device = nic.rdma[0]
-    port = next((each for each in device.ports if each.number == nic.port + 1), None)
+    port = next((port for port in device.ports if port.number == nic.port + 1), None)
     port = port or next(iter(device.ports), None)
-    found |= {"rdmaDevice": device.name, "rdmaNodeGuid": device.node_guid}
-    found["firmware"] = _fitting([device.firmware or nic.firmware])
+    values |= {"rdmaDevice": device.name, "rdmaNodeGuid": device.node_guid}
+    values["firmware"] = _fitting([device.firmware or nic.firmware])
     if port is not None:
-        found |= {"rdmaPortState": port.state, "rdmaLinkLayer": port.link_layer, "rdmaPortGuid": port.guid}
+        values |= {"rdmaPortState": port.state, "rdmaLinkLayer": port.link_layer, "rdmaPortGuid": port.guid}
         if port.link_layer == INFINIBAND_LAYER:
-            found["rdmaPKeys"] = _fitting(f"{key:#06x}" for key in port.pkeys)
-    return found
+            values["rdmaPKeys"] = _fitting(f"{key:#06x}" for key in port.pkeys)
+    return values
 
 
 def _sriov_attributes(nic: Nic) -> dict[str, Any]:
-    """What the SR-IOV network driver publishes, in its domain."""
+    """Return what the SR-IOV network driver publishes, in its domain."""
     pf, pci = nic.pf, nic.pci
     if pf is None or pci is None:
         return {}

@@ -85,11 +85,11 @@ class Nic:
         """Whether it is InfiniBand and not Ethernet."""
         if self.link is not None:
             return self.link.arp_type == INFINIBAND
-        return any(port.link_layer == "InfiniBand" for each in self.rdma for port in each.ports)
+        return any(port.link_layer == "InfiniBand" for device in self.rdma for port in device.ports)
 
 
 def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = None) -> tuple[Nic, ...]:
-    """The network devices of a node, by PCI address and port, then those in software by name.
+    """Return the network devices of a node, by PCI address and port, then those in software by name.
 
     Left out are the representors of virtual functions, the macvlans and ipvlans of claims, and the interface `lo`. A
     virtual function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface
@@ -102,13 +102,13 @@ def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = N
 
 
 def _related(host: Host, places: Collection[str]) -> set[str]:
-    """The PCI addresses among some places, of their physical functions and of their virtual ones."""
-    found = {each for each in places if ":" in each}  # no name of an interface has one
-    for each in tuple(found):
-        path = host.sys / "bus/pci/devices" / each
+    """Return the PCI addresses among some places, of their physical functions and of their virtual ones."""
+    addresses = {place for place in places if ":" in place}  # no name of an interface has one
+    for address in tuple(addresses):
+        path = host.sys / "bus/pci/devices" / address
         links = [path / "physfn", *numbered(path, "virtfn").values()]
-        found |= {name for link in links if (name := link_name(link)) is not None}
-    return found
+        addresses |= {name for link in links if (name := link_name(link)) is not None}
+    return addresses
 
 
 class _Reader:
@@ -120,7 +120,7 @@ class _Reader:
         self._rdma = read_rdma_devices(host, related)
         self._rdma_by_place: dict[
             str, list[RdmaDevice]
-        ] = {}  # by interface where the kernel tells it, else by function
+        ] = {}  # by interface where the kernel names it, else by function
         for device in self._rdma:
             for place in device.interfaces or {device.pci}:
                 self._rdma_by_place.setdefault(place, []).append(device)
@@ -138,11 +138,11 @@ class _Reader:
         self._interfaces = {address: link for link, address in reversed(self._links) if address}
         used = {address for _, address in self._links if address}
         if related is None:
-            used |= {each.pci for each in self._rdma}
+            used |= {device.pci for device in self._rdma}
             functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
         else:
             functions = read_pci_devices(host, only=related | used)
-        self._functions = {each.address: each for each in functions}
+        self._functions = {pci.address: pci for pci in functions}
         self._numbers = {
             address: (pf, number)
             for pf in self._functions.values()
@@ -152,13 +152,13 @@ class _Reader:
 
     def read(self) -> list[Nic]:
         """All devices, in no order."""
-        found = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
-        taken = {each.name for nic in found for each in nic.rdma}
+        nics = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
+        taken = {device.name for nic in nics for device in nic.rdma}
         for device in self._rdma:
             pci = self._functions.get(device.pci)
             if device.name not in taken and pci is not None:
-                found.append(self._without_interface(pci, device))
-        shown = {nic.pci.address for nic in found if nic.pci is not None}
+                nics.append(self._without_interface(pci, device))
+        shown = {nic.pci.address for nic in nics if nic.pci is not None}
         for address in self._numbers.keys() - shown:
             pci = self._functions.get(address)
             if (
@@ -166,15 +166,16 @@ class _Reader:
                 and pci.base_class == NETWORK_CLASS
                 and (pci.driver is None or is_vfio_driver(pci.driver))
             ):
-                found.append(self._without_interface(pci))
-        return found
+                nics.append(self._without_interface(pci))
+        return nics
 
     def _with_interface(self, link: Link, pci: PciDevice | None) -> Nic:
         pf = self._physical_function(pci)
         speed = _speed(self._host, link)
+        addresses = self._snapshot.addresses.get(link.index, ())
         return Nic(
             link=link,
-            addresses=tuple(each.address for each in self._snapshot.addresses.get(link.index, ()) if not each.scope),
+            addresses=tuple(address.address for address in addresses if not address.scope),
             pci=pci,
             pf=pf,
             port=(optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
@@ -190,8 +191,8 @@ class _Reader:
         return Nic(link=None, pci=pci, pf=pf, speed=speed, rdma=rdma, eswitch_mode=self._eswitch_mode(pci))
 
     def _rdma_of(self, link: Link, pci: PciDevice | None) -> list[RdmaDevice]:
-        found = self._rdma_by_place.get(link.name, []) + (self._rdma_by_place.get(pci.address, []) if pci else [])
-        return sorted(found, key=lambda each: each.name)
+        devices = self._rdma_by_place.get(link.name, []) + (self._rdma_by_place.get(pci.address, []) if pci else [])
+        return sorted(devices, key=lambda device: device.name)
 
     def _physical_function(self, pci: PciDevice | None) -> PhysicalFunction | None:
         if pci is None or pci.address not in self._numbers:
@@ -212,15 +213,15 @@ class _Reader:
         )
 
     def _eswitch_mode(self, pci: PciDevice | None) -> str:
-        """What devlink says; without it, a card that can have virtual functions and shows no representors is legacy."""
+        """Ask devlink; without it, a card that can have virtual functions and shows no representors is legacy."""
         if pci is None or pci.sriov is None:
             return ""
-        told = self._snapshot.eswitch_modes.get(pci.address)
-        return told or ("switchdev" if pci.address in self._switches else "legacy")
+        mode = self._snapshot.eswitch_modes.get(pci.address)
+        return mode or ("switchdev" if pci.address in self._switches else "legacy")
 
 
 def _speed(host: Host, link: Link) -> int | None:
-    """The speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
+    """Read the speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
     speed = text_or_empty(host.sys / "class/net" / link.name / "speed")
     return int(speed) if speed.isdecimal() and int(speed) > 0 else None
 

@@ -53,7 +53,7 @@ class NicNode:
         return self.access.host
 
     def function(self, address: str) -> Path:
-        """The directory of a PCI function in sysfs; it may not exist."""
+        """Return the directory of a PCI function in sysfs; it may not exist."""
         return self.host.sys / "bus/pci/devices" / address
 
     @property
@@ -65,7 +65,7 @@ class NicNode:
 
     @contextmanager
     def namespace(self) -> Iterator[Namespace]:
-        """The node's network namespace, which is that of this process: the driver's pod needs `hostNetwork`."""
+        """Open the node's network namespace, which is that of this process: the driver's pod needs `hostNetwork`."""
         if self.open_namespace is not None:
             opened = self.open_namespace(None)
         elif self._is_this_machine():
@@ -79,7 +79,7 @@ class NicNode:
 
     @contextmanager
     def pod_namespace(self, path: str) -> Iterator[Namespace | None]:
-        """The network namespace of a pod by its path on the node; None if it does not exist any more."""
+        """Open the network namespace of a pod by its path on the node; None if it does not exist any more."""
         try:
             opened = (self.open_namespace or KernelNamespace)(self._local(path)) if path else None
         except OSError:
@@ -96,18 +96,18 @@ class NicNode:
 
     def _local(self, path: str) -> Path:
         """Where this process finds a namespace; the last part may be a link that only the kernel follows."""
-        found = PurePosixPath(path)
-        return self.access.local(str(found.parent)) / found.name
+        pod = PurePosixPath(path)
+        return self.access.local(str(pod.parent)) / pod.name
 
     # -- devices
 
     def snapshot(self) -> Snapshot:
-        """What netlink says about the node."""
+        """Return what netlink says about the node."""
         with self.namespace() as namespace:
             return namespace.run(lambda network: network.snapshot())
 
     def devices(self, snapshot: Snapshot | None = None, places: Collection[str] | None = None) -> dict[str, Nic]:
-        """The devices that claims may have and whose interface is on the node, by name.
+        """Return the devices that claims may have and whose interface is on the node, by name.
 
         snapshot: what netlink says about the node; None: it is asked.
         places: where the devices are that are read, as `read_nics` takes them; None: all are read.
@@ -116,7 +116,7 @@ class NicNode:
         return published(read_nics(self.host, snapshot, places), snapshot, self.settings)
 
     def absence(self, name: str, snapshot: Snapshot) -> str:
-        """Why a device is not among the `devices` of a snapshot, as the end of a sentence."""
+        """Say why a device is not among the `devices` of a snapshot, as the end of a sentence."""
         nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
         reasons = kept(nics, snapshot, self.settings)
         for nic in nics:
@@ -125,22 +125,22 @@ class NicNode:
         return "its interface is not on the node: something else has taken, renamed or removed it"
 
     def recorded(self) -> dict[str, NicRecord]:
-        """The devices that claims have, by name; but not those that are shared."""
+        """Return the records of the devices that claims have, by device; but not of those that are shared."""
         records = self.records
-        found = {name: records.read(name) for name in records.devices() if OF_SHARE not in name}
-        return {name: each for name, each in found.items() if each != NicRecord()}
+        by_device = {name: records.read(name) for name in records.devices() if OF_SHARE not in name}
+        return {name: record for name, record in by_device.items() if record != NicRecord()}
 
     # -- RDMA
 
     def moves_rdma(self) -> bool:
-        """Whether RDMA devices move with their interface (the kernel's exclusive mode). Raises NetworkError."""
+        """Return whether RDMA devices move with their interface (the kernel's exclusive mode). Raises NetworkError."""
         if self.open_rdma is None and not self._is_this_machine():
             return False
         with self.namespace() as namespace:
             return namespace.run(lambda _network: is_exclusive(self._open_rdma))
 
     def rdma_in(self, namespace: Namespace) -> dict[str, int]:
-        """The indexes of the RDMA devices that a namespace sees, by name. Raises NetworkError."""
+        """Return the indexes of the RDMA devices that a namespace sees, by name. Raises NetworkError."""
         return namespace.run(lambda _network: devices(self._open_rdma))
 
     def move_rdma(self, names: Collection[str], source: Namespace, target: Namespace) -> list[str]:
@@ -154,7 +154,7 @@ class NicNode:
         for name in names:
             if name in here:
                 self._move_rdma(name, here[name], source, target)
-        return [each for each in names if each not in here and each not in there]
+        return [name for name in names if name not in here and name not in there]
 
     def _move_rdma(self, name: str, index: int, source: Namespace, target: Namespace) -> None:
         source.run(lambda _network: move(self._open_rdma, name, index, target.handle))

@@ -18,7 +18,7 @@ _STACKED: Final = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "
 
 
 def shared(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> tuple[Nic, ...]:
-    """The devices, with those marked that the setting `shared` names. An uplink must be named without `*`."""
+    """Return the devices, with those marked that the setting `shared` names. An uplink must be named without `*`."""
     uplinks = _uplinks(snapshot)
 
     def is_shared(nic: Nic) -> bool:
@@ -27,11 +27,11 @@ def shared(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> tu
         name, is_uplink = nic.link.name, nic.link.index in uplinks
         return name in settings.shared or (not is_uplink and _pattern(name, settings.shared) is not None)
 
-    return tuple(replace(each, shared=True) if is_shared(each) else each for each in nics)
+    return tuple(replace(nic, shared=True) if is_shared(nic) else nic for nic in nics)
 
 
 def kept(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> dict[int, str]:
-    """The interfaces that no claim may have, by index, each with the reason as the end of a sentence.
+    """Return the interfaces that no claim may have, by index, each with the reason as the end of a sentence.
 
     nics: all devices, as `shared` marks them.
     """
@@ -46,20 +46,20 @@ def kept(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> dict
 
 
 def _reason(nic: Nic, link: Link, snapshot: Snapshot, uplinks: set[int], settings: NicSettings) -> str:
-    """Why an interface stays with the node by itself; empty if a claim may have it."""
+    """Say why an interface stays with the node by itself; empty if a claim may have it."""
     protected = _pattern(link.name, settings.protect)
     if protected is not None:
         return f"is protected by the setting protect: {protected}"
     if link.index in uplinks and not nic.shared:
         return "is an uplink of the node: a default route goes through it"
     if link.master:
-        master = next((each.name for each in snapshot.links if each.index == link.master), str(link.master))
+        master = next((other.name for other in snapshot.links if other.index == link.master), str(link.master))
         return f"belongs to interface {master}"
     if nic.shared:
         return "is InfiniBand, on which no macvlan can be, though shared names it" if nic.infiniband else ""
     if nic.pci is None and link.kind not in settings.software:
         return f"is of kind {link.kind or 'unknown'}, which the setting software does not name"
-    above = sorted(each.name for each in snapshot.links if each.parent == link.index and each.kind in _STACKED)
+    above = sorted(other.name for other in snapshot.links if other.parent == link.index and other.kind in _STACKED)
     return f"carries interface {', '.join(above)}" if above else _reason_of_physical_function(nic, settings)
 
 
@@ -73,32 +73,32 @@ def _reason_of_physical_function(nic: Nic, settings: NicSettings) -> str:
 
 def _kept_for_their_vfs(nics: Sequence[Nic], reasons: Mapping[int, str]) -> dict[int, str]:
     """Physical functions whose virtual functions the node needs: they would lose their link with it."""
-    found = {}
+    needed = {}
     for nic in nics:
         if nic.pf is not None and nic.pf.link and nic.link is not None and nic.link.index in reasons:
-            found[nic.pf.link] = f"has a virtual function that the node needs: {nic} {reasons[nic.link.index]}"
-    return {index: text for index, text in found.items() if not _is_shared(nics, index)}
+            needed[nic.pf.link] = f"has a virtual function that the node needs: {nic} {reasons[nic.link.index]}"
+    return {index: text for index, text in needed.items() if not _is_shared(nics, index)}
 
 
 def _is_shared(nics: Sequence[Nic], index: int) -> bool:
-    return any(each.shared for each in nics if each.link is not None and each.link.index == index)
+    return any(nic.shared for nic in nics if nic.link is not None and nic.link.index == index)
 
 
 def _pattern(name: str, patterns: Sequence[str]) -> str | None:
-    return next((each for each in patterns if fnmatchcase(name, each)), None)
+    return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), None)
 
 
 def _uplinks(snapshot: Snapshot) -> set[int]:
-    """The interfaces of default routes, and all on which they stand or which belong to them."""
-    links = {each.index: each for each in snapshot.links}
-    found: set[int] = set()
-    queue = [each for each in snapshot.default_routes if each in links]
+    """Return the interfaces of default routes, and all on which they stand or which belong to them."""
+    links = {link.index: link for link in snapshot.links}
+    uplinks: set[int] = set()
+    queue = [index for index in snapshot.default_routes if index in links]
     while queue:
         index = queue.pop()
-        if index in found:
+        if index in uplinks:
             continue
-        found.add(index)
-        queue += [each.index for each in snapshot.links if each.master == index]
+        uplinks.add(index)
+        queue += [link.index for link in snapshot.links if link.master == index]
         if links[index].kind in _STACKED and links[index].parent in links:
             queue.append(links[index].parent)
-    return found
+    return uplinks

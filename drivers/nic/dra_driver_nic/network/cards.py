@@ -1,4 +1,4 @@
-"""What the kernel driver of a card tells and sysfs does not: its firmware (ethtool), the mode of its eswitch (devlink).
+"""What the kernel driver of a card knows and sysfs does not: its firmware (ethtool), its eswitch mode (devlink).
 
 Both are about interfaces and cards of the calling thread's network namespace. Source: linux/ethtool.h and
 linux/devlink.h; Documentation/networking/devlink/devlink-eswitch-attr.rst of the kernel.
@@ -32,14 +32,14 @@ _MODES: Final = {0: "legacy", 1: "switchdev"}
 
 
 def read_firmware(interfaces: Iterable[str]) -> dict[str, str]:
-    """The firmware version of each interface, as `ethtool -i` shows it; those without one are left out."""
-    found = {}
+    """Return the firmware version of each interface, as `ethtool -i` shows it, without those that have none."""
+    versions = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for name in interfaces:
             version = _firmware(control, name)
             if version not in _NO_FIRMWARE:
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def _firmware(control: socket.socket, name: str) -> str:
@@ -48,7 +48,7 @@ def _firmware(control: socket.socket, name: str) -> str:
     request = _REQUEST.pack(name.encode(), ctypes.addressof(info)).ljust(_REQUEST_BYTES, b"\0")
     try:
         fcntl.ioctl(control, _SIOCETHTOOL, request)
-    except OSError:  # the driver tells nothing, or the interface has gone
+    except OSError:  # the driver has no such call, or the interface no longer exists
         return ""
     firmware: bytes = _DRIVER_INFO.unpack(info.raw)[3]
     return firmware.partition(b"\0")[0].decode(errors="replace").strip()
@@ -58,22 +58,22 @@ class GenericSocket(Protocol):
     """A socket of generic netlink: the part of `NetlinkSocket` that reads."""
 
     def read_one(self, kind: Kind, command: int, content: Content) -> Any:
-        """As `NetlinkSocket.read_one`."""
+        """Implement `NetlinkSocket.read_one`."""
 
     def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
-        """As `NetlinkSocket.read_all`."""
+        """Implement `NetlinkSocket.read_all`."""
 
     def close(self) -> None:
         """Close it."""
 
 
 def open_generic() -> GenericSocket:
-    """A socket of generic netlink in the namespace of the calling thread. OSError if there is none."""
+    """Open a socket of generic netlink in the namespace of the calling thread. OSError if there is none."""
     return NetlinkSocket(NETLINK_GENERIC)
 
 
 def read_eswitch_modes(connect: Callable[[], GenericSocket] = open_generic) -> dict[str, str]:
-    """`legacy` or `switchdev` for each card with an eswitch, by PCI address; empty if the kernel has no devlink.
+    """Return `legacy` or `switchdev` for each card with an eswitch, by PCI address; nothing without devlink.
 
     connect: opens a socket of generic netlink.
     """
@@ -84,7 +84,7 @@ def read_eswitch_modes(connect: Callable[[], GenericSocket] = open_generic) -> d
     try:
         return dict(_modes(opened))
     except (NetlinkError, OSError):
-        log.debug("this kernel tells no modes of eswitches", exc_info=True)
+        log.debug("this kernel has no modes of eswitches", exc_info=True)
         return {}
     finally:
         opened.close()
@@ -94,13 +94,13 @@ def _modes(opened: GenericSocket) -> Iterator[tuple[str, str]]:
     name = Content({"cmd": CTRL_CMD_GETFAMILY, "version": 1}, [("CTRL_ATTR_FAMILY_NAME", "devlink")])
     family = opened.read_one(ctrlmsg, GENL_ID_CTRL, name).get_attr("CTRL_ATTR_FAMILY_ID")
     for card in opened.read_all(devlinkcmd, family, Content({"cmd": DEVLINK_NAMES["DEVLINK_CMD_GET"]})):
-        bus, address = (card.get_attr(f"DEVLINK_ATTR_{each}") for each in ("BUS_NAME", "DEV_NAME"))
+        bus, address = (card.get_attr(f"DEVLINK_ATTR_{name}") for name in ("BUS_NAME", "DEV_NAME"))
         if bus == "pci" and (mode := _mode(opened, family, address)) in _MODES:
             yield str(address), _MODES[mode]
 
 
 def _mode(opened: GenericSocket, family: int, address: str) -> int:
-    """The number of the mode; -1 if the card has no eswitch."""
+    """Return the number of the mode; -1 if the card has no eswitch."""
     attributes = [("DEVLINK_ATTR_BUS_NAME", "pci"), ("DEVLINK_ATTR_DEV_NAME", address)]
     asked = Content({"cmd": DEVLINK_NAMES["DEVLINK_CMD_ESWITCH_GET"]}, attributes)
     try:

@@ -100,7 +100,7 @@ class Lease:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Lease:
-        """The lease that a record keeps."""
+        """Return the lease that a record keeps."""
         return _ADAPTER.validate_python(entry)
 
     @property
@@ -131,10 +131,10 @@ def boot_seconds() -> float:
 
 
 def packet_socket(interface: str) -> socket.socket:
-    """A packet socket of an interface of this thread's network namespace, for the functions below. Raises OSError."""
+    """Open a packet socket for the functions below on an interface of this thread's namespace. Raises OSError."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     try:
-        code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _TO_DHCP_CLIENTS))
+        code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in _TO_DHCP_CLIENTS))
         program = struct.pack("@HP", len(_TO_DHCP_CLIENTS), ctypes.addressof(code))
         packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
         packets.bind((interface, ETHERTYPE))
@@ -159,7 +159,7 @@ def acquire(packets: socket.socket, mac: str, seconds: float, *, client: str = "
     began = boot_seconds()
     offer = _exchange(packets, message, end, OFFER)
     if _SERVER not in offer.options:
-        raise DhcpError(f"the DHCP server that offers {offer.yours} does not tell its address")
+        raise DhcpError(f"the DHCP server that offers {offer.yours} does not give its address")
     chosen = {_WANTED_ADDRESS: _packed(offer.yours), _SERVER: offer.options[_SERVER]}
     request = _Message(REQUEST, mac, _BROADCAST_FLAG, options={**asked, **chosen, **_QUESTIONS}, number=message.number)
     answer = _exchange(packets, request, end, ACK, NAK)
@@ -224,7 +224,7 @@ class _Message:
 
     @classmethod
     def decode(cls, data: bytes) -> Self | None:
-        """The answer of a server. None if it is anything else."""
+        """Read the answer of a server. None if it is anything else."""
         if len(data) < _HEADER.size:
             return None
         operation, _, length, _, number, _, flags, client, yours, _, _, hardware, cookie = _HEADER.unpack_from(data)
@@ -232,18 +232,18 @@ class _Message:
         if operation != _REPLY or cookie != _COOKIE or len(options.get(_TYPE, b"")) != 1:
             return None
         mac = hardware[:length].hex(":")
-        found = cls(options[_TYPE][0], mac, flags, client=socket.inet_ntoa(client), options=options, number=number)
-        found.yours = socket.inet_ntoa(yours)
-        return found
+        answer = cls(options[_TYPE][0], mac, flags, client=socket.inet_ntoa(client), options=options, number=number)
+        answer.yours = socket.inet_ntoa(yours)
+        return answer
 
     def is_answer_to(self, message: _Message) -> bool:
-        """Whether the server has answered this message of this client."""
+        """Return whether the server has answered this message of this client."""
         return (self.number, self.mac) == (message.number, message.mac)
 
 
 def _options(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The options of a message; one that is given in parts is joined (RFC 3396)."""
-    found: dict[int, bytes] = {}
+    """Yield the options of a message; join one that is given in parts (RFC 3396)."""
+    options: dict[int, bytes] = {}
     place = 0
     while place < len(data) and data[place] != _END:
         code = data[place]
@@ -251,13 +251,13 @@ def _options(data: bytes) -> Iterator[tuple[int, bytes]]:
             place += 1
             continue
         length = data[place + 1] if place + 1 < len(data) else 0
-        found[code] = found.get(code, b"") + data[place + 2 : place + 2 + length]
+        options[code] = options.get(code, b"") + data[place + 2 : place + 2 + length]
         place += 2 + length
-    yield from found.items()
+    yield from options.items()
 
 
 def _granted(answer: _Message, mac: str, client: str, began: float) -> Lease:
-    """The lease of an acknowledgement. Raises DhcpError if it is a refusal, or has no lease."""
+    """Return the lease of an acknowledgement. Raises DhcpError if it is a refusal, or has no lease."""
     options = answer.options
     server = _address(options.get(_SERVER, b""))
     if answer.kind == NAK:
@@ -305,7 +305,7 @@ def _routes(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _address(data: bytes) -> str:
-    """The first address of an option; empty if there is none."""
+    """Return the first address of an option; empty if there is none."""
     return socket.inet_ntoa(data[:_WORD]) if len(data) >= _WORD else ""
 
 
@@ -353,7 +353,7 @@ def _send(packets: socket.socket, data: bytes, source: str, server: str, mac: st
 
 
 def _receive(packets: socket.socket, seconds: float) -> _Message | None:
-    """The next packet, if it is an answer of a server. Its UDP checksum may be missing: a card would add it later."""
+    """Receive the next packet, if it is a server's answer. Its UDP checksum may be missing: a card adds it later."""
     packets.settimeout(max(seconds, 0.001))
     try:
         data, sender = packets.recvfrom(1 << 16)
@@ -367,14 +367,14 @@ def _receive(packets: socket.socket, seconds: float) -> _Message | None:
         return None
     if struct.unpack_from("!HH", data, header) != (SERVER_PORT, CLIENT_PORT):
         return None
-    found = _Message.decode(data[header + 8 :])
-    if found is not None:
-        found.sender_mac = sender[4].hex(":")
-    return found
+    answer = _Message.decode(data[header + 8 :])
+    if answer is not None:
+        answer.sender_mac = sender[4].hex(":")
+    return answer
 
 
 def _checksum(data: bytes) -> int:
-    """The checksum of the internet (RFC 1071)."""
+    """Return the checksum of the internet (RFC 1071)."""
     padded = data + b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total >> 16:

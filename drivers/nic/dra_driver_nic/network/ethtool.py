@@ -14,29 +14,29 @@ from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool, NotSupportedError
 from dra_driver_nic.network.links import EthtoolLimits, EthtoolSettings, NetworkError
 
 _CHANNELS: Final = {
-    each: (f"{each}_count", f"max_{each}") for each in ("rx", "tx", "other", "combined")
+    name: (f"{name}_count", f"max_{name}") for name in ("rx", "tx", "other", "combined")
 }  # the field with the number, and that with the limit
 _RINGS: Final = {"rx": "rx", "rxMini": "rx_mini", "rxJumbo": "rx_jumbo", "tx": "tx"}
 
 
 def read(interface: str) -> EthtoolSettings:
-    """The settings of an interface. Raises NetworkError."""
+    """Read the settings of an interface. Raises NetworkError."""
     with _ethtool(interface, "read the settings") as tool:
         features, channels, rings = _read(tool)
         return EthtoolSettings(
-            features={each: bool(features.is_requested(each)) for each in _switchable(features)},
+            features={name: bool(features.is_requested(name)) for name in _switchable(features)},
             channels={key: channels[number] for key, (number, most) in _CHANNELS.items() if channels.get(most)},
             rings={key: rings[field] for key, field in _RINGS.items() if rings.get(f"{field}_max")},
         )
 
 
 def read_limits(interface: str) -> EthtoolLimits:
-    """What these settings may be. Raises NetworkError."""
+    """Read what these settings may be. Raises NetworkError."""
     with _ethtool(interface, "read the limits") as tool:
         features, channels, rings = _read(tool)
         switchable = {"", *_switchable(features)}
         return EthtoolLimits(
-            fixed=tuple(each for each in features.keys() if each not in switchable),  # noqa: SIM118 (it is no mapping)
+            fixed=tuple(name for name in features.keys() if name not in switchable),  # noqa: SIM118 (it is no mapping)
             channels={key: channels[most] for key, (_, most) in _CHANNELS.items() if channels.get(most)},
             rings={key: rings[f"{field}_max"] for key, field in _RINGS.items() if rings.get(f"{field}_max")},
         )
@@ -47,8 +47,8 @@ def set_features(interface: str, wanted: Mapping[str, bool]) -> list[str]:
 
     Raises NetworkError.
     """
-    told = ", ".join(f"{name} {'on' if is_on else 'off'}" for name, is_on in wanted.items())
-    with _ethtool(interface, f"set features {told}") as tool:
+    changes = ", ".join(f"{name} {'on' if is_on else 'off'}" for name, is_on in wanted.items())
+    with _ethtool(interface, f"set features {changes}") as tool:
         features = tool.get_features()
         for name, is_on in wanted.items():
             features[name] = is_on
@@ -63,7 +63,7 @@ def set_features(interface: str, wanted: Mapping[str, bool]) -> list[str]:
 
 def set_channels(interface: str, wanted: Mapping[str, int]) -> None:
     """Set numbers of queues. Raises NetworkError."""
-    with _ethtool(interface, f"set channels {_told(wanted)}") as tool:
+    with _ethtool(interface, f"set channels {_changes(wanted)}") as tool:
         channels = tool.get_channels()
         for key, number in wanted.items():
             channels[_CHANNELS[key][0]] = number
@@ -72,19 +72,19 @@ def set_channels(interface: str, wanted: Mapping[str, int]) -> None:
 
 def set_rings(interface: str, wanted: Mapping[str, int]) -> None:
     """Set sizes of rings. Raises NetworkError."""
-    with _ethtool(interface, f"set rings {_told(wanted)}") as tool:
+    with _ethtool(interface, f"set rings {_changes(wanted)}") as tool:
         rings = tool.get_rings()
         for key, number in wanted.items():
             rings[_RINGS[key]] = number
         tool.set_rings(rings)
 
 
-def _told(wanted: Mapping[str, int]) -> str:
+def _changes(wanted: Mapping[str, int]) -> str:
     return ", ".join(f"{key} {number}" for key, number in wanted.items())
 
 
 def _switchable(features: Any) -> Iterable[str]:
-    """The features that can be switched; the kernel has names that are empty."""
+    """Return the features that can be switched; the kernel has names that are empty."""
     return [name for name, _, available, *_ in features if name and available and not features.is_never_changed(name)]
 
 
@@ -94,7 +94,7 @@ def _read(tool: Any) -> tuple[Any, dict[str, int], dict[str, int]]:
 
 
 def _readable(read_one: Callable[[], Any]) -> dict[str, int]:
-    """What one ioctl reads; empty if the interface does not have it."""
+    """Read by one ioctl; empty if the interface does not have it."""
     try:
         return dict(read_one().items())
     except NotSupportedError:
@@ -103,7 +103,7 @@ def _readable(read_one: Callable[[], Any]) -> dict[str, int]:
 
 @contextmanager
 def _ethtool(interface: str, what: str) -> Iterator[Any]:
-    """The ioctls for an interface, with errors as sentences."""
+    """Open the ioctls of an interface, and turn errors into sentences."""
     tool = IoctlEthtool(interface)
     try:
         yield tool

@@ -45,7 +45,7 @@ class FilesNamespace:
         return work(FilesNetwork(self._host))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class FilesNetwork:
@@ -55,147 +55,147 @@ class FilesNetwork:
         self._directory = host.sys / "class/net"
 
     def links(self) -> list[Link]:
-        """All interfaces."""
+        """Return all interfaces."""
         paths = self._directory.iterdir() if self._directory.is_dir() else ()
         return sorted((_link(path) for path in paths), key=lambda link: (link.index, link.name))
 
     def find(self, name: str) -> Link | None:
-        """The interface with a name; sysfs has no alternative names."""
+        """Return the interface with a name; sysfs has no alternative names."""
         path = self._directory / name
         return _link(path) if path.exists() else None
 
     def index(self, name: str) -> int:
-        """The index of the interface with a name."""
-        found = self.find(name)
-        return 0 if found is None else found.index
+        """Return the index of the interface with a name."""
+        link = self.find(name)
+        return 0 if link is None else link.index
 
     def addresses(self) -> dict[int, list[Address]]:
-        """None: sysfs has no addresses."""
+        """Return nothing: sysfs has no addresses."""
         return {}
 
     def neighbours(self, link: int) -> list[Neighbour]:
-        """None: sysfs has no neighbours."""
+        """Return nothing: sysfs has no neighbours."""
         del link
         return []
 
     def snapshot(self) -> Snapshot:
-        """The interfaces."""
+        """Return the interfaces."""
         return Snapshot(self.links())
 
     def sysctls(self, name: str) -> dict[str, str]:
-        """None."""
+        """Return nothing."""
         del name
         return {}
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
-        """Refused."""
+        """Refuse."""
         del name, mtu, mac, up
         raise _refusal(link)
 
     def set_master(self, link: int, master: int) -> None:
-        """Refused."""
+        """Refuse."""
         del master
         raise _refusal(link)
 
     def add_vrf(self, vrf: Vrf) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"VRF {vrf.name} cannot be added to a tree of files")
 
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
-        """Refused."""
+        """Refuse."""
         del name, mac
         raise _refusal(parent)
 
     def add_ipvlan(self, name: str, parent: int) -> None:
-        """Refused."""
+        """Refuse."""
         del name
         raise _refusal(parent)
 
     def remove_link(self, link: int) -> None:
-        """Refused."""
+        """Refuse."""
         raise _refusal(link)
 
     def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
-        """Refused."""
+        """Refuse."""
         del namespace, index, name
         raise _refusal(link)
 
     def add_altname(self, link: int, name: str) -> None:
-        """Refused."""
+        """Refuse."""
         del name
         raise _refusal(link)
 
     def remove_altname(self, link: int, name: str) -> None:
-        """Refused."""
+        """Refuse."""
         del name
         raise _refusal(link)
 
     def add_address(self, link: int, address: Address) -> None:
-        """Refused."""
+        """Refuse."""
         del address
         raise _refusal(link)
 
     def set_address(self, link: int, address: Address) -> None:
-        """Refused."""
+        """Refuse."""
         del address
         raise _refusal(link)
 
     def remove_address(self, link: int, address: Address) -> None:
-        """Refused."""
+        """Refuse."""
         del address
         raise _refusal(link)
 
     def add_route(self, link: int, route: Route) -> None:
-        """Refused."""
+        """Refuse."""
         del route
         raise _refusal(link)
 
     def add_rule(self, rule: Rule) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"rule {rule.priority} cannot be added to a tree of files")
 
     def remove_rule(self, rule: Rule) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"rule {rule.priority} cannot be removed from a tree of files")
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
-        """Refused."""
+        """Refuse."""
         del neighbour
         raise _refusal(link)
 
     def packet_socket(self, name: str) -> socket.socket:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"interface {name} sends no packets: the node is a tree of files")
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
-        """Refused."""
+        """Refuse."""
         del settings
         raise _refusal(link)
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"sysctl {key} of interface {name} cannot be {value}: the node is a tree of files")
 
     def ethtool(self, name: str) -> EthtoolSettings:
-        """None: sysfs has no settings of ethtool."""
+        """Return nothing: sysfs has no settings of ethtool."""
         del name
         return EthtoolSettings()
 
     def ethtool_limits(self, name: str) -> EthtoolLimits:
-        """None."""
+        """Return nothing."""
         del name
         return EthtoolLimits()
 
     def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"features {', '.join(features)} of interface {name} cannot be set in a tree of files")
 
     def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"channels {', '.join(channels)} of interface {name} cannot be set in a tree of files")
 
     def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
-        """Refused."""
+        """Refuse."""
         raise NetworkError(f"rings {', '.join(rings)} of interface {name} cannot be set in a tree of files")
 
 

@@ -50,6 +50,7 @@ from dra_driver_nic.network.netlink_decode import RouteEntry, read_address, read
 from dra_driver_nic.network.netlink_encode import (
     address_content,
     altname,
+    given,
     link_change,
     neighbour_content,
     new_link,
@@ -148,22 +149,22 @@ class KernelNetwork:
     # -- reading
 
     def links(self) -> list[Link]:
-        """As `Network.links`."""
+        """Implement `Network.links`."""
         mask = Content({}, [("IFLA_EXT_MASK", _WITH_VFS | _WITHOUT_COUNTERS)])
         with _reading("interfaces"):
-            found = [read_link(*each) for each in self._netlink.answers(ifinfmsg, _GET_LINK, mask)]
-        return sorted(found, key=lambda link: link.index)
+            links = [read_link(*answer) for answer in self._netlink.answers(ifinfmsg, _GET_LINK, mask)]
+        return sorted(links, key=lambda link: link.index)
 
     def find(self, name: str) -> Link | None:
-        """As `Network.find`."""
-        found = self._find(name)
+        """Implement `Network.find`."""
+        answer = self._find(name)
         with _reading(f"interface {name}"):
-            return None if found is None else read_link(found, 0)
+            return None if answer is None else read_link(answer, 0)
 
     def index(self, name: str) -> int:
-        """As `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
-        found = self._find(name)
-        return 0 if found is None else int.from_bytes(found[_INDEX], sys.byteorder)
+        """Implement `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
+        answer = self._find(name)
+        return 0 if answer is None else int.from_bytes(answer[_INDEX], sys.byteorder)
 
     def _find(self, name: str) -> bytes | None:
         wanted = Content({}, [("IFLA_ALT_IFNAME", name), ("IFLA_EXT_MASK", _WITHOUT_COUNTERS)])
@@ -176,36 +177,36 @@ class KernelNetwork:
             raise
 
     def addresses(self) -> dict[int, list[Address]]:
-        """As `Network.addresses`."""
-        found: dict[int, list[Address]] = {}
+        """Implement `Network.addresses`."""
+        addresses: dict[int, list[Address]] = {}
         with _reading("addresses"):
             for answer in self._netlink.answers(ifaddrmsg, _GET_ADDRESS):
                 if (read := read_address(*answer)) is not None:
-                    found.setdefault(read[0], []).append(read[1])
-        return found
+                    addresses.setdefault(read[0], []).append(read[1])
+        return addresses
 
     def neighbours(self, link: int) -> list[Neighbour]:
-        """As `Network.neighbours`."""
+        """Implement `Network.neighbours`."""
         with _reading("neighbours"):
-            found = [read_neighbour(*each) for each in self._netlink.answers(ndmsg, _GET_NEIGHBOUR)]
-        return [each[1] for each in found if each is not None and each[0] == link]
+            neighbours = [read_neighbour(*answer) for answer in self._netlink.answers(ndmsg, _GET_NEIGHBOUR)]
+        return [read[1] for read in neighbours if read is not None and read[0] == link]
 
     def snapshot(self) -> Snapshot:
-        """As `Network.snapshot`."""
+        """Implement `Network.snapshot`."""
         routes: dict[int, list[Route]] = {}
         shared: dict[int, list[str]] = {}
         defaults: set[int] = set()
         addresses = self.addresses()
         with _reading("routes"):
-            for each in self._routes():
-                if each.link and each.route.protocol != KERNEL:
-                    routes.setdefault(each.link, []).append(each.route)
-                for link in {*each.hops}:
-                    shared.setdefault(link, []).append(each.route.destination)
-                if each.is_default:
-                    defaults |= {each.link, *each.hops} - {0}
+            for entry in self._routes():
+                if entry.link and entry.route.protocol != KERNEL:
+                    routes.setdefault(entry.link, []).append(entry.route)
+                for link in {*entry.hops}:
+                    shared.setdefault(link, []).append(entry.route.destination)
+                if entry.is_default:
+                    defaults |= {entry.link, *entry.hops} - {0}
         links = self.links()
-        hardware = [each.name for each in links if not each.kind and each.arp_type != LOOPBACK]
+        hardware = [link.name for link in links if not link.kind and link.arp_type != LOOPBACK]
         return Snapshot(
             links=links,
             addresses=addresses,
@@ -221,122 +222,122 @@ class KernelNetwork:
         for family in (AF_INET, AF_INET6):
             for answer in self._netlink.answers(rtmsg, _GET_ROUTE, Content({"family": family})):
                 if _is_wanted(*answer):
-                    each = read_route(*answer)
-                    if each.route.table != LOCAL_TABLE and not each.cached:
-                        yield each
+                    entry = read_route(*answer)
+                    if entry.route.table != LOCAL_TABLE and not entry.cached:
+                        yield entry
 
     # -- changing
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
-        """As `Network.change`."""
+        """Implement `Network.change`."""
         changes: dict[str, Any] = {"ifname": name, "mtu": mtu, "address": mac}
         if up is not None:
             changes["state"] = "up" if up else "down"
-        told = ", ".join(f"{key} {value}" for key, value in changes.items() if value)
-        with _changing(f"set {told} of interface {link}"):
+        what = ", ".join(f"{key} {value}" for key, value in changes.items() if value)
+        with _changing(f"set {what} of interface {link}"):
             self._link(_NEW_LINK, link_change(link, name=name, mtu=mtu, mac=mac, up=up))
 
     def _link(self, command: int, content: Content, flags: int = 0) -> None:
         self._netlink.change(ifinfmsg, command, content, flags)
 
     def set_master(self, link: int, master: int) -> None:
-        """As `Network.set_master`."""
+        """Implement `Network.set_master`."""
         with _changing(f"make interface {link} belong to interface {master}"):
             self._link(_NEW_LINK, link_change(link, master=master))
 
     def add_vrf(self, vrf: Vrf) -> None:
-        """As `Network.add_vrf`."""
+        """Implement `Network.add_vrf`."""
         with _changing(f"add VRF {vrf.name} with table {vrf.table}"):
             self._link(_NEW_LINK, new_link(vrf.name, "vrf", ("IFLA_VRF_TABLE", vrf.table), up=True), _NEW)
         for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
             _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
 
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
-        """As `Network.add_macvlan`."""
+        """Implement `Network.add_macvlan`."""
         data = ("IFLA_MACVLAN_MODE", "bridge")
         with _changing(f"add macvlan {name} on interface {parent}"):
             self._link(_NEW_LINK, new_link(name, "macvlan", data, parent=parent, mac=mac), _NEW)
 
     def add_ipvlan(self, name: str, parent: int) -> None:
-        """As `Network.add_ipvlan`."""
+        """Implement `Network.add_ipvlan`."""
         with _changing(f"add ipvlan {name} on interface {parent}"):
             self._link(_NEW_LINK, new_link(name, "ipvlan", ("IFLA_IPVLAN_MODE", _IPVLAN_L2), parent=parent), _NEW)
 
     def remove_link(self, link: int) -> None:
-        """As `Network.remove_link`."""
+        """Implement `Network.remove_link`."""
         with _changing(f"remove interface {link}", errno.ENODEV):
             self._link(_DELETE_LINK, Content({"index": link}))
 
     def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
-        """As `Network.move`."""
+        """Implement `Network.move`."""
         optional: list[tuple[str, Any]] = [("IFLA_NEW_IFINDEX", index), ("IFLA_IFNAME", name)]
-        wanted = [("IFLA_NET_NS_FD", namespace), *(each for each in optional if each[1])]
+        wanted = [("IFLA_NET_NS_FD", namespace), *given(optional)]
         with _changing(f"move interface {link} to another network namespace{f' as {name}' if name else ''}"):
             self._link(_NEW_LINK, Content({"index": link}, wanted))
 
     def add_altname(self, link: int, name: str) -> None:
-        """As `Network.add_altname`."""
+        """Implement `Network.add_altname`."""
         with _changing(f"give interface {link} the alternative name {name}"):
             self._link(_NEW_NAME, altname(link, name), _CREATE | _APPEND)
 
     def remove_altname(self, link: int, name: str) -> None:
-        """As `Network.remove_altname`."""
+        """Implement `Network.remove_altname`."""
         with _changing(f"remove the alternative name {name} of interface {link}"):
             self._link(_DELETE_NAME, altname(link, name))
 
     def add_address(self, link: int, address: Address) -> None:
-        """As `Network.add_address`."""
+        """Implement `Network.add_address`."""
         with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
             self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _NEW)
 
     def set_address(self, link: int, address: Address) -> None:
-        """As `Network.set_address`."""
+        """Implement `Network.set_address`."""
         with _changing(f"set address {address.address} of interface {link}"):
             self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _CREATE | _REPLACE)
 
     def remove_address(self, link: int, address: Address) -> None:
-        """As `Network.remove_address`."""
+        """Implement `Network.remove_address`."""
         with _changing(f"remove address {address.address} of interface {link}", errno.EADDRNOTAVAIL):
             self._netlink.change(ifaddrmsg, _DELETE_ADDRESS, address_content(link, Address(address=address.address)))
 
     def add_route(self, link: int, route: Route) -> None:
-        """As `Network.add_route`."""
+        """Implement `Network.add_route`."""
         with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
             self._netlink.change(rtmsg, _NEW_ROUTE, route_content(link, route), _NEW)
 
     def add_rule(self, rule: Rule) -> None:
-        """As `Network.add_rule`."""
+        """Implement `Network.add_rule`."""
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
             self._netlink.change(fibmsg, _NEW_RULE, rule_content(rule), _NEW)
 
     def remove_rule(self, rule: Rule) -> None:
-        """As `Network.remove_rule`."""
+        """Implement `Network.remove_rule`."""
         with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
             self._netlink.change(fibmsg, _DELETE_RULE, rule_content(rule))
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
-        """As `Network.add_neighbour`."""
+        """Implement `Network.add_neighbour`."""
         with _changing(f"add neighbour {neighbour.address} to interface {link}"):
             self._netlink.change(ndmsg, _NEW_NEIGHBOUR, neighbour_content(link, neighbour), _CREATE | _REPLACE)
 
     def packet_socket(self, name: str) -> socket.socket:
-        """As `Network.packet_socket`."""
+        """Implement `Network.packet_socket`."""
         try:
             return dhcp.packet_socket(name)
         except OSError as error:
             raise NetworkError(f"interface {name} cannot be opened: {error.strerror}", error.errno or 0) from error
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
-        """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
-        for told, content in vf_changes(link, settings):
-            with _changing(f"set {told} of virtual function {settings.number} of interface {link}"):
+        """Implement `Network.set_vf`, one message for each setting: a card that lacks one refuses all of a message."""
+        for what, content in vf_changes(link, settings):
+            with _changing(f"set {what} of virtual function {settings.number} of interface {link}"):
                 self._link(_NEW_LINK, content)
 
     # -- sysctls
 
     def sysctls(self, name: str) -> dict[str, str]:
-        """As `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
-        found = {}
+        """Implement `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
+        values = {}
         for prefix in ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"):
             key = prefix.replace("/", ".")
             try:
@@ -346,43 +347,43 @@ class KernelNetwork:
             try:
                 for entry in os.listdir(directory):  # noqa: PTH208 (an attach reads 130 files twice)
                     try:
-                        found[f"{key}.{entry}"] = _read_small(entry, directory)
+                        values[f"{key}.{entry}"] = _read_small(entry, directory)
                     except OSError:
                         continue
             finally:
                 os.close(directory)
-        return found
+        return values
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
-        """As `Network.set_sysctl`."""
+        """Implement `Network.set_sysctl`."""
         family, kind, entry = key.split(".")
         _write_sysctl(_SYSCTLS / family / kind / name / entry, value)
 
     # -- ethtool
 
     def ethtool(self, name: str) -> EthtoolSettings:
-        """As `Network.ethtool`."""
+        """Implement `Network.ethtool`."""
         return ethtool.read(name)
 
     def ethtool_limits(self, name: str) -> EthtoolLimits:
-        """As `Network.ethtool_limits`."""
+        """Implement `Network.ethtool_limits`."""
         return ethtool.read_limits(name)
 
     def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
-        """As `Network.set_features`."""
+        """Implement `Network.set_features`."""
         return ethtool.set_features(name, features)
 
     def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
-        """As `Network.set_channels`."""
+        """Implement `Network.set_channels`."""
         ethtool.set_channels(name, channels)
 
     def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
-        """As `Network.set_rings`."""
+        """Implement `Network.set_rings`."""
         ethtool.set_rings(name, rings)
 
 
 def _is_wanted(data: bytes, begin: int) -> bool:
-    """Whether a route may be one of `KernelNetwork._routes`. Most of a node are not, and reading them takes time.
+    """Return whether a route may be one of `KernelNetwork._routes`. Most are not, and reading them takes time.
 
     The number of a table above 255 is not here but in an attribute.
     """
@@ -391,7 +392,7 @@ def _is_wanted(data: bytes, begin: int) -> bool:
 
 
 def _read_small(name: str, directory: int) -> str:
-    """The content of a file of the kernel that is shorter than a page, without the layers of `open`."""
+    """Read a file of the kernel that is shorter than a page, without the layers of `open`."""
     handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         return os.read(handle, _PAGE).decode("ascii").strip()

@@ -234,8 +234,8 @@ class Snapshot:
     links: its interfaces.
     addresses: the addresses of each interface, by index, except those that the kernel makes by itself.
     default_routes: the interfaces through which default routes of the main table go, by index.
-    firmware: the firmware versions of interfaces that tell one, by name.
-    eswitch_modes: `legacy` or `switchdev` for cards that tell it, by PCI address.
+    firmware: the firmware versions of interfaces whose driver knows one, by name.
+    eswitch_modes: `legacy` or `switchdev` for cards with an eswitch, by PCI address.
     routes: the routes through each interface, by index, except those of the kernel itself.
     shared_routes: the destinations of routes with several next hops, by the index of each interface that they use.
     """
@@ -253,25 +253,25 @@ class Network(Protocol):
     """One network namespace. Methods raise NetworkError."""
 
     def links(self) -> list[Link]:
-        """All interfaces."""
+        """Return all interfaces."""
 
     def find(self, name: str) -> Link | None:
-        """The interface with a name or an alternative name, without the settings of its virtual functions.
+        """Find the interface with a name or an alternative name, without the settings of its virtual functions.
 
         It takes the same time however many interfaces there are. None if there is none.
         """
 
     def index(self, name: str) -> int:
-        """The index of the interface with a name or an alternative name; 0 if there is none."""
+        """Return the index of the interface with a name or an alternative name; 0 if there is none."""
 
     def addresses(self) -> dict[int, list[Address]]:
-        """The addresses of each interface, by index, except those that the kernel makes by itself."""
+        """Return the addresses of each interface, by index, except those that the kernel makes by itself."""
 
     def neighbours(self, link: int) -> list[Neighbour]:
-        """The permanent neighbours of an interface."""
+        """Return the permanent neighbours of an interface."""
 
     def snapshot(self) -> Snapshot:
-        """What discovery and prepare need."""
+        """Read what discovery and prepare need."""
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
         """Change an interface; only what is given."""
@@ -327,25 +327,25 @@ class Network(Protocol):
         """Add a permanent neighbour, or replace it."""
 
     def packet_socket(self, name: str) -> socket.socket:
-        """A packet socket (SOCK_DGRAM) of an interface for the answers of DHCP servers; it stays in this namespace."""
+        """Open a packet socket (SOCK_DGRAM) of an interface for answers of DHCP servers; it stays in this namespace."""
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """Change what a physical function prescribes for a virtual one; only what is not None."""
 
     def sysctls(self, name: str) -> dict[str, str]:
-        """The sysctls of an interface: `ipv4.conf.arp_ignore`, `ipv6.neigh.gc_stale_time` and so on."""
+        """Read the sysctls of an interface: `ipv4.conf.arp_ignore`, `ipv6.neigh.gc_stale_time` and so on."""
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """Set a sysctl of an interface."""
 
     def ethtool(self, name: str) -> EthtoolSettings:
-        """The features, channels and rings of an interface."""
+        """Read the features, channels and rings of an interface."""
 
     def ethtool_limits(self, name: str) -> EthtoolLimits:
-        """What they may be."""
+        """Read what they may be."""
 
     def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
-        """Switch features of an interface; those that are not as wanted then, because another one prevents it."""
+        """Switch features of an interface; return those that another one prevents from being as wanted."""
 
     def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
         """Set numbers of queues of an interface."""
@@ -369,6 +369,6 @@ class Namespace(Protocol):
 
 
 def named(network: Network, name: str) -> Link | None:
-    """The interface with a name. One that has it as an alternative name is another interface, and does not count."""
+    """Find the interface with a name, not one that has it as an alternative name."""
     found = network.find(name)
     return found if found is not None and found.name == name else None

@@ -46,7 +46,7 @@ class Kind(Protocol):
     """A class of messages of pyroute2, such as `ifinfmsg`."""
 
     def __call__(self, data: bytes | None = None, offset: int = 0) -> Any:
-        """An empty message, or that which lies at an offset of some bytes."""
+        """Make an empty message, or that which lies at an offset of some bytes."""
 
 
 class NetlinkSocket:
@@ -68,11 +68,11 @@ class NetlinkSocket:
         self._answers()
 
     def read_one(self, kind: Kind, command: int, content: Content) -> Any:
-        """The one message that the kernel answers. Raises NetlinkError, OSError."""
+        """Return the one message that the kernel answers. Raises NetlinkError, OSError."""
         return decoded(kind, self.read_bytes(kind, command, content), 0)
 
     def read_bytes(self, kind: Kind, command: int, content: Content) -> bytes:
-        """The same as the kernel has sent it."""
+        """Return the same as the kernel has sent it."""
         self._send(kind, command, _REQUEST | _ACK, content)
         answers, _ = self._answers()
         if not answers:
@@ -82,10 +82,10 @@ class NetlinkSocket:
 
     def read_all(self, kind: Kind, command: int, content: Content | None = None) -> list[Any]:
         """All messages that the kernel lists. Raises NetlinkError, OSError."""
-        return [decoded(kind, *each) for each in self.answers(kind, command, content)]
+        return [decoded(kind, *answer) for answer in self.answers(kind, command, content)]
 
     def answers(self, kind: Kind, command: int, content: Content | None = None) -> list[tuple[bytes, int]]:
-        """The same as the kernel has sent them: for each message some bytes, and where it begins in them.
+        """Return the same as the kernel has sent them: for each message some bytes, and where it begins in them.
 
         A list during which something has changed may lack something, so it is asked for again.
         """
@@ -110,8 +110,8 @@ class NetlinkSocket:
         self._socket.send(message.data)
 
     def _answers(self) -> tuple[list[tuple[bytes, int]], bool]:
-        """The answers to the last request, each as bytes and where it begins in them; whether nothing is missing."""
-        found: list[tuple[bytes, int]] = []
+        """Receive the answers to the last request, each as bytes and where it begins in them; and whether it is all."""
+        answers: list[tuple[bytes, int]] = []
         is_whole = True
         while True:
             data = self._socket.recv(_LARGEST)
@@ -121,12 +121,12 @@ class NetlinkSocket:
                 is_whole = is_whole and not flags & _INTERRUPTED
                 if kind in {_ERROR, _DONE}:
                     _check(data, begin)
-                    return found, is_whole
-                found.append((data, begin))
+                    return answers, is_whole
+                answers.append((data, begin))
 
 
 def _headers(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Type, flags, sequence and beginning of each message in some bytes."""
+    """Yield type, flags, sequence and beginning of each message in some bytes."""
     begin = 0
     while begin + _HEADER.size <= len(data):
         length, kind, flags, sequence, _port = _HEADER.unpack_from(data, begin)
@@ -147,7 +147,7 @@ def _check(data: bytes, begin: int) -> None:
 
 
 def decoded(kind: Kind, data: bytes, begin: int) -> Any:
-    """The message that lies in some bytes. Raises OSError if they are none of its kind."""
+    """Decode the message that lies in some bytes. Raises OSError if they are none of its kind."""
     message = kind(data, offset=begin)
     try:
         message.decode()

@@ -23,19 +23,19 @@ _TO_TABLE: Final = 1  # FR_ACT_TO_TBL
 def link_change(
     link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None, master: int | None = None
 ) -> Content:
-    """What changes an interface: only what is given. `master` is 0 for none."""
+    """Change an interface: only what is given. `master` is 0 for none."""
     attributes: list[tuple[str, Any]] = [("IFLA_IFNAME", name), ("IFLA_MTU", mtu), ("IFLA_ADDRESS", mac)]
-    given = [each for each in attributes if each[1]]
+    changes = given(attributes)
     if master is not None:
-        given.append(("IFLA_MASTER", master))
+        changes.append(("IFLA_MASTER", master))
     state = {} if up is None else {"flags": int(up), "change": _IFF_UP}
-    return Content({"index": link, **state}, given)
+    return Content({"index": link, **state}, changes)
 
 
 def new_link(
     name: str, kind: str, data: tuple[str, Any], *, parent: int = 0, mac: str = "", up: bool = False
 ) -> Content:
-    """An interface in software.
+    """Add an interface in software.
 
     data: what only its kind has, as an attribute of the kernel.
     parent: the index of the interface on which it stands; 0 for none.
@@ -43,26 +43,31 @@ def new_link(
     optional: list[tuple[str, Any]] = [("IFLA_LINK", parent), ("IFLA_ADDRESS", mac)]
     info = nested(("IFLA_INFO_KIND", kind), ("IFLA_INFO_DATA", nested(data)))
     state = {"flags": _IFF_UP, "change": _IFF_UP} if up else {}
-    return Content(state, [("IFLA_IFNAME", name), *(each for each in optional if each[1]), ("IFLA_LINKINFO", info)])
+    return Content(state, [("IFLA_IFNAME", name), *given(optional), ("IFLA_LINKINFO", info)])
 
 
 def altname(link: int, name: str) -> Content:
-    """An alternative name of an interface."""
+    """Give or take an alternative name of an interface."""
     return Content({"index": link}, [("IFLA_PROP_LIST", nested(("IFLA_ALT_IFNAME", name)))])
 
 
 def nested(*attributes: tuple[str, Any]) -> dict[str, Any]:
-    """The value of an attribute that consists of others."""
+    """Return the value of an attribute that consists of others."""
     return {"attrs": list(attributes)}
 
 
+def given(attributes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the attributes that are not empty."""
+    return [(name, value) for name, value in attributes if value]
+
+
 def vf_changes(link: int, settings: VfSettings) -> Iterator[tuple[str, Content]]:
-    """One change of a virtual function of an interface for each setting that is given, and its name."""
+    """Yield the name of each setting of a virtual function that is given, and the change of an interface for it."""
     for name, values in _vf_values(settings):
         value = {"vf": settings.number, **values}
-        told = ", ".join(f"{key} {each}" for key, each in values.items())
+        what = ", ".join(f"{key} {setting}" for key, setting in values.items())
         info = nested(("IFLA_VF_INFO", nested((f"IFLA_VF_{name}", value))))
-        yield told, Content({"index": link}, [("IFLA_VFINFO_LIST", info)])
+        yield what, Content({"index": link}, [("IFLA_VFINFO_LIST", info)])
 
 
 def _vf_values(settings: VfSettings) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -81,7 +86,7 @@ def _vf_values(settings: VfSettings) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def address_content(link: int, address: Address) -> Content:
-    """What adds an address to an interface, or removes it."""
+    """Add an address to an interface, or remove it."""
     local = ipaddress.ip_interface(address.address)
     attributes: list[tuple[str, Any]] = [
         ("IFA_LOCAL", str(local.ip)),
@@ -100,23 +105,18 @@ def address_content(link: int, address: Address) -> Content:
         "prefixlen": local.network.prefixlen,
         "scope": address.scope,
     }
-    return Content(fields, _given(attributes))
-
-
-def _given(attributes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """The attributes that are not empty."""
-    return [each for each in attributes if each[1]]
+    return Content(fields, given(attributes))
 
 
 def neighbour_content(link: int, neighbour: Neighbour) -> Content:
-    """What adds a permanent neighbour to an interface."""
+    """Add a permanent neighbour to an interface."""
     family = _FAMILIES[ipaddress.ip_address(neighbour.address).version]
     attributes = [("NDA_DST", neighbour.address), ("NDA_LLADDR", neighbour.mac)]
     return Content({"ifindex": link, "family": family, "state": PERMANENT}, attributes)
 
 
 def route_content(link: int, route: Route) -> Content:
-    """What adds a route through an interface."""
+    """Add a route through an interface."""
     network = ipaddress.ip_network(route.destination)
     attributes: list[tuple[str, Any]] = [
         ("RTA_DST", str(network.network_address) if network.prefixlen else ""),
@@ -139,21 +139,21 @@ def route_content(link: int, route: Route) -> Content:
         "tos": route.tos,
         "flags": route.flags,
     }
-    return Content(fields, _given(attributes))
+    return Content(fields, given(attributes))
 
 
 def rule_content(rule: Rule) -> Content:
-    """What adds or removes a rule; of IPv4 if it has no network."""
+    """Add or remove a rule; of IPv4 if it has no network."""
     networks = {
         key: ipaddress.ip_network(text) for key, text in (("src", rule.source), ("dst", rule.destination)) if text
     }
-    families = {_FAMILIES[each.version] for each in networks.values()}
-    lengths = {f"{key}_len": each.prefixlen for key, each in networks.items()}
+    families = {_FAMILIES[network.version] for network in networks.values()}
+    lengths = {f"{key}_len": network.prefixlen for key, network in networks.items()}
     return Content(
         {"family": max(families, default=AF_INET), "action": _TO_TABLE, **lengths},
         [
             ("FRA_PRIORITY", rule.priority),
             ("FRA_TABLE", rule.table),
-            *((f"FRA_{key.upper()}", str(each.network_address)) for key, each in networks.items()),
+            *((f"FRA_{key.upper()}", str(network.network_address)) for key, network in networks.items()),
         ],
     )

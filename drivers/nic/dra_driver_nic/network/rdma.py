@@ -91,23 +91,23 @@ def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[
     nodes: dict[str, list[str]] = {}
     for device, node in _nodes(host):
         nodes.setdefault(device, []).append(node)
-    found = []
+    devices = []
     for path in sorted(directory.iterdir()):
         if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
             continue
         try:
-            found.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
+            devices.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
         except HardwareError:
             if path.exists():
                 raise
-    return tuple(found)
+    return tuple(devices)
 
 
 def pci_address_of(path: Path) -> str:
-    """The address of the PCI function to which a device of sysfs belongs, itself or through others; empty for none.
+    """Return the address of the PCI function of a device of sysfs, its own or that above others; empty for none.
 
     A virtio interface, for instance, is below its `virtio0`, which is below the PCI function. The target of a link
-    usually says all; the whole path is found out only if it does not.
+    usually says all; only if it does not, the path is resolved.
     """
     try:
         target = os.readlink(path)  # noqa: PTH115 (a node has an interface for each of its pods)
@@ -131,7 +131,7 @@ def _address_in(path: str) -> str:
 
 
 def text_or_empty(path: Path) -> str:
-    """The content of a file of sysfs; empty if it does not exist, or if the kernel refuses to read it."""
+    """Read a file of sysfs; empty if it does not exist, or if the kernel refuses to read it."""
     try:
         return read_text(path)
     except HardwareError:
@@ -147,17 +147,17 @@ def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
         node_guid=_guid(optional(read_text, path / "node_guid") or ""),
         firmware=optional(read_text, path / "fw_ver") or "",
         parent=parent,
-        ports=tuple(_read_port(each, number, addresses) for number, each in numbered(path / "ports", "").items()),
+        ports=tuple(_read_port(port, number, addresses) for number, port in numbered(path / "ports", "").items()),
         nodes=nodes,
     )
 
 
 def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
-    """A port. Its interfaces are those of its first `addresses`: `rdma_rxe` has places for 1024, a file for each."""
+    """Read a port. Its interfaces are those of its first `addresses`: `rdma_rxe` has 1024 places, a file for each."""
     rate = _RATE.match(optional(read_text, path / "rate") or "")
     places = sorted(numbered(path / "gid_attrs/ndevs", "").items())[:addresses] if addresses else []
-    interfaces = {text_or_empty(each) for _, each in places}
-    keys = {int(read_text(each), 16) for each in numbered(path / "pkeys", "").values()}
+    interfaces = {text_or_empty(place) for _, place in places}
+    keys = {int(read_text(key), 16) for key in numbered(path / "pkeys", "").values()}
     layer = optional(read_text, path / "link_layer") or ""
     first = text_or_empty(path / "gids/0") if layer == INFINIBAND_LAYER else ""
     return RdmaPort(
@@ -174,17 +174,17 @@ def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
 
 
 def _guid(text: str) -> str:
-    """A GUID; empty if it is zero, which is none."""
+    """Return a GUID; empty if it is zero, which is none."""
     return text if text.strip("0:") else ""
 
 
 def _word(path: Path) -> str:
-    found = _VALUE.match(optional(read_text, path) or "")
-    return found[1] if found else ""
+    match = _VALUE.match(optional(read_text, path) or "")
+    return match[1] if match else ""
 
 
 def _nodes(host: Host) -> Iterator[tuple[str, str]]:
-    """The RDMA device and the path of each device node."""
+    """Yield the RDMA device and the path of each device node."""
     for directory in ("infiniband_verbs", "infiniband_mad"):
         for path in sorted((host.sys / "class" / directory).glob("*")):
             device = optional(read_text, path / "ibdev")

@@ -54,14 +54,14 @@ OpenRdmaSocket = Callable[[], RdmaSocket]
 
 
 def open_socket() -> RdmaSocket:
-    """A socket in the network namespace of the calling thread. OSError: EPROTONOSUPPORT if the kernel has no RDMA."""
+    """Open a socket in the thread's network namespace. OSError: EPROTONOSUPPORT if the kernel has no RDMA."""
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_RDMA)
     opened.settimeout(_SECONDS)
     return opened
 
 
 def is_exclusive(open_rdma: OpenRdmaSocket) -> bool:
-    """Whether each RDMA device is in one network namespace. False on a kernel without RDMA. NetworkError."""
+    """Return whether each RDMA device is in one network namespace. False on a kernel without RDMA. NetworkError."""
     try:
         opened = open_rdma()
     except OSError as error:
@@ -70,17 +70,17 @@ def is_exclusive(open_rdma: OpenRdmaSocket) -> bool:
         raise NetworkError(f"RDMA netlink cannot be opened: {os.strerror(error.errno or 0)}") from error
     with closing(opened):
         answers = _ask(opened, "read the mode of RDMA and namespaces", _SYS_GET, _REQUEST | _ACK)
-        return any(each.get(_NETNS_MODE) == b"\0" for each in answers)
+        return any(answer.get(_NETNS_MODE) == b"\0" for answer in answers)
 
 
 def devices(open_rdma: OpenRdmaSocket) -> dict[str, int]:
-    """The indexes of the RDMA devices that the thread's namespace sees, by name. NetworkError."""
+    """Return the indexes of the RDMA devices that the thread's namespace sees, by name. NetworkError."""
     with closing(_opened(open_rdma)) as opened:
         answers = _ask(opened, "list RDMA devices", _GET, _REQUEST | _DUMP)
     return {
-        each[_DEV_NAME].rstrip(b"\0").decode(): int.from_bytes(each[_DEV_INDEX], "little")
-        for each in answers
-        if _DEV_NAME in each and _DEV_INDEX in each
+        answer[_DEV_NAME].rstrip(b"\0").decode(): int.from_bytes(answer[_DEV_INDEX], "little")
+        for answer in answers
+        if _DEV_NAME in answer and _DEV_INDEX in answer
     }
 
 
@@ -112,9 +112,9 @@ def _opened(open_rdma: OpenRdmaSocket) -> RdmaSocket:
 
 
 def _ask(opened: RdmaSocket, what: str, command: int, flags: int, attributes: bytes = b"") -> list[Mapping[int, bytes]]:
-    """Send a command; the attributes of each message of the answer."""
+    """Send a command; return the attributes of each message of the answer."""
     length = _HEADER.size + len(attributes)
-    found: list[Mapping[int, bytes]] = []
+    answers: list[Mapping[int, bytes]] = []
     try:
         opened.send(_HEADER.pack(length, _NLDEV | command, flags, 1, 0) + attributes)
         while True:
@@ -124,8 +124,8 @@ def _ask(opened: RdmaSocket, what: str, command: int, flags: int, attributes: by
                     if number:
                         raise NetworkError(f"the kernel refused to {what}: {os.strerror(-number)}", -number)
                 if kind in {_ERROR, _DONE}:
-                    return found
-                found.append(dict(_attributes(content)))
+                    return answers
+                answers.append(dict(_attributes(content)))
     except OSError as error:
         raise NetworkError(f"the kernel did not {what}: {error}", error.errno or 0) from error
 

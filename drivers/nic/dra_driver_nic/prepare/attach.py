@@ -3,7 +3,7 @@
 The way there: the interface gets a tag (an alternative name, which survives every move), moves and gets its name in the
 pod by one message, and then its configuration. A name that the pod has is refused before. The way back: it goes down,
 gets a temporary name that no other interface has, moves, and then gets its name and all else. So after a crash at any
-step, and after a move whose name was taken at that moment, the tag tells in both namespaces which interface it is. The
+step, and after a move whose name was taken at that moment, the tag marks the interface in both namespaces. The
 tag is removed last: an interface without it is as it was.
 
 A move switches an interface off and takes addresses, routes, neighbours and sysctls from it. Its MTU, MAC address and
@@ -75,7 +75,7 @@ class HostState:
 
     @classmethod
     def read(cls, network: Network, link: Link, snapshot: Snapshot) -> Self:
-        """The state of an interface of a snapshot; the rest is read from the network. Raises NetworkError."""
+        """Return the state of an interface of a snapshot; read the rest from the network. Raises NetworkError."""
         return cls(
             index=link.index,
             name=link.name,
@@ -143,7 +143,7 @@ class Attachment:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Attachment:
-        """The attachment that a claim's data has."""
+        """Return the attachment that a claim's data has."""
         return _ADAPTER.validate_python(entry)
 
     @property
@@ -172,12 +172,12 @@ def attach(node: Namespace, pod: Namespace, attachments: Sequence[Attachment]) -
     pod.run(lambda network: _check_pod(network, attachments))
     started: list[Attachment] = []
     try:
-        for each in attachments:
-            started.append(each)
-            node.run(partial(_send, attachment=each, pod=pod))
+        for attachment in attachments:
+            started.append(attachment)
+            node.run(partial(_send, attachment=attachment, pod=pod))
         pod.run(lambda network: _configure_all(network, attachments))
     except Exception as error:
-        problems = [problem for each in reversed(started) if (problem := _undo(node, pod, each))]
+        problems = [problem for attachment in reversed(started) if (problem := _undo(node, pod, attachment))]
         if problems:
             raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
         raise
@@ -196,7 +196,7 @@ def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bo
 
 
 def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
-    """Whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
+    """Return whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
     return namespace.run(lambda network: network.index(attachment.tag)) != 0
 
 
@@ -209,23 +209,19 @@ def _check_pod(network: Network, attachments: Sequence[Attachment]) -> None:
     links = network.links()
     taken = {name for link in links for name in (link.name, *link.altnames)}
     names = {link.index: link.name for link in links}
-    addresses = {_ip(each): names.get(index, "") for index, found in network.addresses().items() for each in found}
-    for each in attachments:
-        for address in each.pod.addresses:
-            if _ip(address) in addresses:
-                interface = addresses[_ip(address)]
-                raise NetworkError(
-                    f"{each} cannot get address {_ip(address)} in the pod: interface {interface} of the pod has it",
-                    errno.EEXIST,
-                )
-        if each.pod.vrf is not None:
-            check_vrf(each.pod.vrf, links)
-        if each.pod.name in taken:
-            raise NetworkError(
-                f"{each} cannot be called {each.pod.name} in the pod: the pod has an interface of this name",
-                errno.EEXIST,
-            )
-        taken.add(each.pod.name)
+    owners = {_ip(address): names.get(index, "") for index, own in network.addresses().items() for address in own}
+    for attachment in attachments:
+        name = attachment.pod.name
+        for ip in map(_ip, attachment.pod.addresses):
+            if ip in owners:
+                taken_by = f"interface {owners[ip]} of the pod has it"
+                raise NetworkError(f"{attachment} cannot get address {ip} in the pod: {taken_by}", errno.EEXIST)
+        if attachment.pod.vrf is not None:
+            check_vrf(attachment.pod.vrf, links)
+        if name in taken:
+            taken_by = "the pod has an interface of this name"
+            raise NetworkError(f"{attachment} cannot be called {name} in the pod: {taken_by}", errno.EEXIST)
+        taken.add(name)
 
 
 def _ip(address: Address) -> str:
@@ -243,11 +239,11 @@ def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
 
 
 def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
-    for each in attachments:
-        link = network.index(each.tag)
+    for attachment in attachments:
+        link = network.index(attachment.tag)
         if not link:
-            raise NetworkError(f"{each} has not arrived in the pod")
-        _configure(network, link, each.pod)
+            raise NetworkError(f"{attachment} has not arrived in the pod")
+        _configure(network, link, attachment.pod)
 
 
 def _configure(network: Network, link: int, state: PodState) -> None:
@@ -278,8 +274,10 @@ def _set_ethtool(network: Network, state: PodState) -> None:
         network.set_rings(state.name, wanted.rings)
     missed = network.set_features(state.name, wanted.features) if wanted.features else []
     if missed:
-        told = ", ".join(f"{each} {'on' if wanted.features[each] else 'off'}" for each in missed)
-        raise NetworkError(f"the kernel does not switch {told} for interface {state.name}: another feature prevents it")
+        changes = ", ".join(f"{name} {'on' if wanted.features[name] else 'off'}" for name in missed)
+        raise NetworkError(
+            f"the kernel does not switch {changes} for interface {state.name}: another feature prevents it"
+        )
 
 
 def _in_order(routes: Iterable[Route]) -> list[Route]:
@@ -328,7 +326,7 @@ def _restore(network: Network, attachment: Attachment) -> bool:
     _restore_ethtool(network, state)
     _restore_sysctls(network, state)
     network.change(link.index, up=state.up)
-    wanted = {each.address for each in state.addresses}
+    wanted = {address.address for address in state.addresses}
     for address in network.addresses().get(link.index, ()):
         if address.address not in wanted:
             network.remove_address(link.index, address)
@@ -378,7 +376,7 @@ def _restore_ethtool(network: Network, state: HostState) -> None:
 
 
 def _differing(wanted: Mapping[str, T], now: Mapping[str, T]) -> dict[str, T]:
-    """What must change; what the interface no longer has cannot."""
+    """Return what must change; what the interface no longer has cannot."""
     return {key: value for key, value in wanted.items() if key in now and now[key] != value}
 
 
@@ -411,14 +409,14 @@ def enter_vrf(network: Network, link: int, vrf: Vrf) -> None:
 
     `check_vrf` was called before: what has the name, also as an alternative one, is this VRF.
     """
-    found = network.find(vrf.name)
-    if found is None:
+    master = network.find(vrf.name)
+    if master is None:
         network.add_vrf(vrf)
-        found = network.find(vrf.name)
-        if found is None:
+        master = network.find(vrf.name)
+        if master is None:
             raise NetworkError(f"VRF {vrf.name} was added, but is not in the pod")
-        network.add_altname(found.index, _VRF_TAG + vrf.name)
-    network.set_master(link, found.index)
+        network.add_altname(master.index, _VRF_TAG + vrf.name)
+    network.set_master(link, master.index)
 
 
 def leave_vrf(network: Network, link: Link, vrf: Vrf) -> None:
@@ -426,7 +424,7 @@ def leave_vrf(network: Network, link: Link, vrf: Vrf) -> None:
     if link.master:
         network.set_master(link.index, 0)
     links = network.links()
-    for each in links:
-        is_ours = each.table and _VRF_TAG + vrf.name in each.altnames
-        if is_ours and not any(other.master == each.index for other in links):
-            network.remove_link(each.index)
+    for master in links:
+        is_ours = master.table and _VRF_TAG + vrf.name in master.altnames
+        if is_ours and not any(other.master == master.index for other in links):
+            network.remove_link(master.index)

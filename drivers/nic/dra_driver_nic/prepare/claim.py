@@ -56,14 +56,14 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
 
 
 def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Mapping[str, Nic], dict[str, Attachment]]:
-    """The claim's devices by name, with those that belong to them, and what happens to their interfaces, by record.
+    """Return the claim's devices and those that belong to them by name, and the plans of their interfaces by record.
 
     The network is read once, so all checks are about the same moment. Raises PermanentError or RetriableError.
     """
     snapshot = network.snapshot()
-    wanted = [(number, each) for number, each in enumerate(claim.devices) if not each.admin_access]
+    wanted = [(number, device) for number, device in enumerate(claim.devices) if not device.admin_access]
     nics = node.devices(snapshot, {place for _, device in wanted for place in _places(device)})
-    if not {each.name for _, each in wanted} <= nics.keys():  # an overlay may say that a device is elsewhere
+    if not {device.name for _, device in wanted} <= nics.keys():  # an overlay may say that a device is elsewhere
         nics = node.devices(snapshot)
     for _, device in wanted:
         if device.name not in nics:
@@ -86,9 +86,9 @@ def _places(device: Allocated) -> Iterator[str]:
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
     """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
     if not claim.rebooted:
-        for each in reversed([*moves(claim)]):
-            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
-                bring_back(node, each, record)
+        for move in reversed([*moves(claim)]):
+            with node.records.locked(move.record) as record, one_at_a_time(node, move.links):
+                bring_back(node, move, record)
         for entry in reversed(claim.journal):
             _undo(node, entry)
     for device in claim.devices:
@@ -110,23 +110,23 @@ def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
     if entry[ATTACHMENT] is not None:
         attachment = Attachment.from_entry(entry[ATTACHMENT])
         _restore_new_interface(node, attachment)
-        links = [RdmaLink.from_entry(each) for each in entry.get(LINKS, ())]
+        links = [RdmaLink.from_entry(link) for link in entry.get(LINKS, ())]
         with one_at_a_time(node, links), node.namespace() as namespace:
             restore_links(node, links, namespace, attachment.host.name)
 
 
 def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
-    """A kernel driver that is bound again makes a new interface; make it what the old one was."""
+    """Make an interface what the old one was: a kernel driver that is bound again makes a new one."""
 
     def restored() -> bool:
         with node.namespace() as namespace:
             links = namespace.run(lambda network: network.links())
-            found = [each for each in links if _function_of(node, each) == attachment.pci]
-            for link in found[:1]:
+            returned = [link for link in links if _function_of(node, link) == attachment.pci]
+            for link in returned[:1]:
                 if attachment.tag not in link.altnames:
                     namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
                 return_interface(node, attachment, NicRecord())
-        return bool(found) or not (node.function(attachment.pci) / "driver").exists()
+        return bool(returned) or not (node.function(attachment.pci) / "driver").exists()
 
     if not node.access.clock.until(restored, node.settings.return_seconds):
         raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
@@ -182,8 +182,8 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
         names[plan.pod.name] = device
         _check_vrf(plans, device, plan)
         _check_shared_mode(claim, plans, plan)
-        for each in plan.pod.addresses:
-            ip = str(ipaddress.ip_interface(each.address).ip)
+        for address in plan.pod.addresses:
+            ip = str(ipaddress.ip_interface(address.address).ip)
             if ip in addresses:
                 raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
             addresses[ip] = f"device {device} of the same claim"
@@ -191,8 +191,8 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
 
 def _check_shared_mode(claim: Claim[NicConfig], plans: Mapping[str, Attachment], plan: Attachment) -> None:
     """Refuse an ipvlan on an interface that has a macvlan, and the other way round, as the kernel does."""
-    others = [(each, f"claim {held}") for held in claim.held() for each in attachments(held)]
-    for other, owner in [*others, *((each, "the same claim") for each in plans.values())]:
+    others = [(other, f"claim {held}") for held in claim.held() for other in attachments(held)]
+    for other, owner in [*others, *((other, "the same claim") for other in plans.values())]:
         if plan.parent and other.parent == plan.parent and (other.kind or MACVLAN) != plan.kind:
             raise RetriableError(
                 f"{plan}: sharedMode {plan.kind} is not possible now, because {owner} has a {other.kind or MACVLAN} on "
@@ -220,9 +220,9 @@ def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -
 
 def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:
     for claim in held:
-        for each in attachments(claim):
-            for address in each.pod.addresses:
-                yield str(ipaddress.ip_interface(address.address).ip), f"{each} of {claim}"
+        for attachment in attachments(claim):
+            for address in attachment.pod.addresses:
+                yield str(ipaddress.ip_interface(address.address).ip), f"{attachment} of {claim}"
 
 
 # -- steps
@@ -238,7 +238,7 @@ def _prepare(
     links = links_on(nic, in_pod=device.config.rdma is not False) if plan is not None else []
     data: dict[str, Any] = {RDMA: rdma} if rdma else {}
     if links:
-        data[LINKS] = [each.entry for each in links]
+        data[LINKS] = [link.entry for link in links]
     if plan is None:
         return device.prepared(edits, data=data, status=status.prepared())
     if device.config.interface.dhcp:
@@ -246,8 +246,8 @@ def _prepare(
         plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
     data[ATTACHMENT] = plan.entry
     network = status.network_data(plan)
-    told = {"interfaceName": network.interface_name, "mac": network.hardware_address}
-    return device.prepared(edits, data=data, status=status.waiting(plan), metadata=told)
+    metadata = {"interfaceName": network.interface_name, "mac": network.hardware_address}
+    return device.prepared(edits, data=data, status=status.waiting(plan), metadata=metadata)
 
 
 def _pass_through(
@@ -258,7 +258,7 @@ def _pass_through(
         raise ValueError(f"device {device.name} is no PCI function")
     step = Passthrough.plan(node.access, nic.pci)
     entry = plan.entry if plan is not None else None
-    links = [each.entry for each in links_on(nic, in_pod=False)]
+    links = [link.entry for link in links_on(nic, in_pod=False)]
     claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry, LINKS: links})
     step.bind(node.access)
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
@@ -267,7 +267,7 @@ def _pass_through(
 
 
 def _client(plan: Attachment) -> str:
-    """The identifier of a DHCP client whose hardware address others have too: one for each claim and device."""
+    """Identify a DHCP client whose hardware address others have too: one for each claim and device."""
     return f"00{plan.tag.encode().hex()}"
 
 
@@ -295,7 +295,7 @@ def _refuse_other_partition(node: NicNode, nic: Nic, nics: Iterable[Nic]) -> Non
     """
     if nic.pci is None or nic.shared:
         return
-    held = {str(each.attributes.get("pciAddress")): name for name, each in node.recorded().items()}
+    held = {str(record.attributes.get("pciAddress")): name for name, record in node.recorded().items()}
     others = [nic.pf.pci.address] if nic.pf is not None else nic.pci.sriov.vfs if nic.pci.sriov is not None else ()
     for address in others:
         if address in held:
@@ -304,14 +304,14 @@ def _refuse_other_partition(node: NicNode, nic: Nic, nics: Iterable[Nic]) -> Non
                 "or by its virtual functions; the cluster needs the feature DRAPartitionableDevices"
             )
     if nic.pf is None and others:
-        there = {each.pci.address for each in nics if each.pci is not None}
-        missing = [each for each in others if each not in there]
+        there = {other.pci.address for other in nics if other.pci is not None}
+        missing = [address for address in others if address not in there]
         if missing:
             raise RetriableError(f"device {device_name(nic)}: something else uses its virtual function {missing[0]}")
 
 
 def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
-    """The RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends when its device moves."""
+    """Return the RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends with such a move."""
     if device.config.rdma is False or not nic.rdma or nic.shared or not node.moves_rdma():
         return []
     if nic.link is not None and nic.infiniband:
@@ -319,9 +319,9 @@ def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
             f"device {device.name} ({nic}): RDMA devices move to pods here (`rdma system` is exclusive), and then the "
             "kernel makes an interface of InfiniBand again; use `rdma system set netns shared`, or rdma: false"
         )
-    return [each.name for each in nic.rdma if not each.parent]  # one in software cannot move: see `rdma_links`
+    return [rdma.name for rdma in nic.rdma if not rdma.parent]  # one in software cannot move: see `rdma_links`
 
 
 def _rdma_nodes(nic: Nic) -> list[str]:
-    nodes = [path for each in nic.rdma for path in each.nodes]
+    nodes = [path for rdma in nic.rdma for path in rdma.nodes]
     return [*nodes, CONNECTION_MANAGER] if nodes else []

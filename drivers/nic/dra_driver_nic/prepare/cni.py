@@ -58,13 +58,13 @@ class Call:
 
 
 def read_network(access: NodeAccess, name: str, directory: str, programs: Sequence[str]) -> dict[str, Any]:
-    """The network with a name, from the conflists of a directory of the node.
+    """Read the network with a name from the conflists of a directory of the node.
 
     programs: the directories with plugins.
 
     Raises PermanentError if there is none, or the driver cannot use it.
     """
-    found: dict[str, Any] | None = None
+    network: dict[str, Any] | None = None
     names: list[str] = []
     for path in sorted(access.local(directory).glob("*.conflist")):
         try:
@@ -73,15 +73,15 @@ def read_network(access: NodeAccess, name: str, directory: str, programs: Sequen
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("%s is left out: it is no CNI network: %s", path, error)
             continue
-        if content["name"] == name and found is None:
-            found = content
-    if found is None:
+        if content["name"] == name and network is None:
+            network = content
+    if network is None:
         raise PermanentError(
             f"cni.conflist {name}: no *.conflist in {directory} of the node has this name; "
             f"there is {', '.join(names) or 'none'}"
         )
-    _check_network(access, name, found, programs)
-    return found
+    _check_network(access, name, network, programs)
+    return network
 
 
 def _check_network(access: NodeAccess, name: str, network: Mapping[str, Any], programs: Sequence[str]) -> None:
@@ -90,8 +90,8 @@ def _check_network(access: NodeAccess, name: str, network: Mapping[str, Any], pr
         raise PermanentError(f"cni.conflist {name}: cniVersion must be one of {', '.join(_VERSIONS)}, is {version!r}")
     if not isinstance(plugins, list) or not plugins:
         raise PermanentError(f"cni.conflist {name}: plugins must be a list of at least one plugin")
-    for number, each in enumerate(plugins):
-        kind = each.get("type") if isinstance(each, dict) else None
+    for number, plugin in enumerate(plugins):
+        kind = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(kind, str) or not kind or "/" in kind:
             raise PermanentError(f"cni.conflist {name}: plugins[{number}].type must be the name of a program")
         if _find(access, kind, programs) is None:
@@ -102,7 +102,7 @@ def _check_network(access: NodeAccess, name: str, network: Mapping[str, Any], pr
 
 
 def _find(access: NodeAccess, kind: str, programs: Sequence[str]) -> str | None:
-    """The path of a plugin on the node."""
+    """Return the path of a plugin on the node."""
     paths = (f"{directory}/{kind}" for directory in programs)
     return next((path for path in paths if os.access(access.local(path), os.X_OK)), None)
 
@@ -176,34 +176,36 @@ class Chain:
         return list(self._network["plugins"])
 
     def _first_result(self) -> dict[str, Any]:
-        """What the driver itself gave the pod, as a result of CNI."""
+        """Return what the driver itself gave the pod, as a result of CNI."""
         state = self.attachment.pod
         mac = state.mac or self.attachment.host.mac
         interface = {"name": state.name, "mac": mac, "sandbox": self.path}
-        ips: list[dict[str, Any]] = [{"address": each.address, "interface": 0} for each in state.addresses]
+        ips: list[dict[str, Any]] = [{"address": address.address, "interface": 0} for address in state.addresses]
         if self._version < "1":
-            ips = [{**each, "version": "6" if ":" in each["address"] else "4"} for each in ips]
-        routes = [{"dst": each.destination, **({"gw": each.gateway} if each.gateway else {})} for each in state.routes]
+            ips = [{**ip, "version": "6" if ":" in ip["address"] else "4"} for ip in ips]
+        routes = [
+            {"dst": route.destination, **({"gw": route.gateway} if route.gateway else {})} for route in state.routes
+        ]
         return {"cniVersion": self._version, "interfaces": [interface], "ips": ips, "routes": routes, "dns": {}}
 
     def _result(self, plugin: Mapping[str, Any], output: str) -> dict[str, Any]:
         try:
-            found = json.loads(output)
+            result = json.loads(output)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise CniError(f"{self._told('ADD', plugin)} printed no result: {output[:_SHOWN]!r}")
-        return found
+            result = None
+        if not isinstance(result, dict):
+            raise CniError(f"{self._call_name('ADD', plugin)} printed no result: {output[:_SHOWN]!r}")
+        return result
 
-    def _told(self, command: str, plugin: Mapping[str, Any]) -> str:
+    def _call_name(self, command: str, plugin: Mapping[str, Any]) -> str:
         return f"{command} of CNI plugin {plugin['type']} of network {self._network['name']} for {self.attachment}"
 
     def _run(self, command: str, plugin: Mapping[str, Any], result: Mapping[str, Any], pod: Namespace | None) -> str:
         """Call one plugin; what it prints. Raises CniError."""
-        told = self._told(command, plugin)
+        call_name = self._call_name(command, plugin)
         program = _find(self.access, plugin["type"], self.programs)
         if program is None:
-            raise CniError(f"{told}: there is no such program in {', '.join(self.programs)} of the node")
+            raise CniError(f"{call_name}: there is no such program in {', '.join(self.programs)} of the node")
         namespace = _handle_path(pod)
         config = {key: value for key, value in plugin.items() if key != "capabilities"}
         config |= {"name": self._network["name"], "cniVersion": self._version}
@@ -216,14 +218,14 @@ class Chain:
             "CNI_NETNS": namespace,
             "CNI_IFNAME": self.attachment.pod.name,
             "CNI_ARGS": self.call.arguments,
-            "CNI_PATH": ":".join(self._place(each) for each in self.programs),
+            "CNI_PATH": ":".join(self._place(directory) for directory in self.programs),
         }
         seconds = self.access.clock.left(60.0)
         if command == "DEL":
             seconds = max(seconds, _SHORTEST)
         argv = [*self._prefix, self._place(program)]
         handles = () if pod is None else (pod.handle,)
-        call = partial(_call, told, argv, environment, json.dumps(config), handles=handles, seconds=seconds)
+        call = partial(_call, call_name, argv, environment, json.dumps(config), handles=handles, seconds=seconds)
         return self.node.run(lambda _network: call())
 
     @property
@@ -240,7 +242,7 @@ class Chain:
 
 
 def _call(
-    told: str,
+    call_name: str,
     argv: Sequence[str],
     environment: Mapping[str, str],
     stdin: str,
@@ -262,19 +264,19 @@ def _call(
             check=False,
         )
     except OSError as error:
-        raise CniError(f"{told} cannot be run: {error.strerror}") from error
+        raise CniError(f"{call_name} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:
-        raise CniError(f"{told} did not end within {seconds:.1f} s") from None
+        raise CniError(f"{call_name} did not end within {seconds:.1f} s") from None
     if done.returncode:
-        raise CniError(f"{told} failed: {_reason(done.stdout, done.stderr)}")
+        raise CniError(f"{call_name} failed: {_reason(done.stdout, done.stderr)}")
     return done.stdout
 
 
 def _reason(output: str, errors: str) -> str:
-    """Why a plugin failed, by the error that it prints as JSON, else by what it prints."""
+    """Say why a plugin failed, by the error that it prints as JSON, else by what it prints."""
     try:
-        found = json.loads(output)
-        texts = [str(found["msg"]), str(found.get("details", ""))]
+        error = json.loads(output)
+        texts = [str(error["msg"]), str(error.get("details", ""))]
     except (ValueError, KeyError, TypeError, AttributeError):
         texts = [output, errors]
     return (" ".join(" ".join(texts).split()) or "it printed nothing")[:_SHOWN]
@@ -286,11 +288,11 @@ def _handle_path(namespace: Namespace | None) -> str:
 
 
 def _replaced(result: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
-    """A result in which interfaces of one namespace are those of another: a plugin knows it by another path."""
-    found = dict(result)
+    """Return a result whose interfaces of one namespace are of another: a plugin knows it by another path."""
+    replaced = dict(result)
     if isinstance(interfaces := result.get("interfaces"), list):
-        found["interfaces"] = [
-            {**each, "sandbox": after} if isinstance(each, dict) and each.get("sandbox") == before else each
-            for each in interfaces
+        replaced["interfaces"] = [
+            {**entry, "sandbox": after} if isinstance(entry, dict) and entry.get("sandbox") == before else entry
+            for entry in interfaces
         ]
-    return found
+    return replaced

@@ -39,10 +39,10 @@ from dra_sdk import Claim, DraError, RetriableError
 log = logging.getLogger(__name__)
 LEASE: Final = "lease"
 """The key of a journal's entry about a lease, with the name of its device."""
-LOOK_SECONDS: Final = 5.0
-"""Seconds between two looks at the leases of a node."""
+CHECK_SECONDS: Final = 5.0
+"""Seconds between two checks of the leases of a node."""
 _RENEW_SECONDS: Final = 3.0  # how long to wait for a server that renews a lease
-_CARRIER_SECONDS: Final = 3.0  # how long to wait for a carrier, to tell the server that a lease is free
+_CARRIER_SECONDS: Final = 3.0  # how long to wait for a carrier, to report to the server that a lease is free
 _PAUSE: Final = 60.0  # seconds between two attempts to renew a lease (RFC 2131, 4.4.5)
 _PAUSE_WITHOUT: Final = 10.0  # seconds between two attempts to get a lease after one has ended
 _DHCP: Final = 16  # RTPROT_DHCP
@@ -76,7 +76,7 @@ def lease_address(
 
 
 def with_lease(attachment: Attachment, lease: Lease) -> Attachment:
-    """An attachment with the address of a lease, for the time that is left. Raises RetriableError if it has ended."""
+    """Return an attachment with a lease's address for the time that is left. Raises RetriableError if it has ended."""
     left = lease.left()
     if left == 0:
         raise RetriableError(
@@ -87,11 +87,11 @@ def with_lease(attachment: Attachment, lease: Lease) -> Attachment:
 
 
 def _routes(lease: Lease, table: int) -> Iterator[Route]:
-    """The routes of a lease. A pod has a default route already, so that of the lease is for a VRF only."""
-    found = dict(lease.routes)
-    if not found and lease.router:
-        found["0.0.0.0/0"] = lease.router
-    for destination, gateway in found.items():
+    """Yield the routes of a lease. A pod has a default route already, so that of the lease is for a VRF only."""
+    gateways = dict(lease.routes)
+    if not gateways and lease.router:
+        gateways["0.0.0.0/0"] = lease.router
+    for destination, gateway in gateways.items():
         if destination == "0.0.0.0/0" and table == MAIN_TABLE:
             continue
         via = "" if gateway == _NO_GATEWAY else gateway
@@ -137,10 +137,10 @@ def _release(node: NicNode, namespace: Namespace, name: str, lease: Lease) -> No
 
 
 @contextmanager
-def renewed_leases(node: NicNode, seconds: float = LOOK_SECONDS) -> Iterator[None]:
+def renewed_leases(node: NicNode, seconds: float = CHECK_SECONDS) -> Iterator[None]:
     """Renew the leases of a node in a thread, while the context lasts.
 
-    seconds: seconds between two looks at what is to be renewed.
+    seconds: seconds between two checks of what is to be renewed.
     """
     ended = Event()
     thread = Thread(target=_renew_until, args=(node, ended, seconds), name="DHCP leases")
@@ -229,9 +229,9 @@ def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[Namespace, str]]:
     """Where the interface of a record is now: its namespace, and its name there."""
     with node.namespace() as here, node.pod_namespace(record.namespace) as pod:
         if pod is not None and record.tag:
-            found = pod.run(lambda network: network.find(record.tag))
-            if found is not None:
-                yield pod, found.name
+            link = pod.run(lambda network: network.find(record.tag))
+            if link is not None:
+                yield pod, link.name
                 return
         yield here, str(record.attributes.get("ifName", ""))
 
@@ -256,7 +256,7 @@ def _save(node: NicNode, device: str, claim: str, lease: Lease) -> None:
 
 
 def _open(network: Network, name: str) -> socket.socket:
-    """A packet socket of an interface, which is switched on."""
+    """Open a packet socket of an interface, which is switched on."""
     link = named(network, name)
     if link is None:
         raise NetworkError(f"there is no interface {name} for DHCP")

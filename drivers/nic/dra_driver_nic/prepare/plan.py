@@ -42,9 +42,9 @@ _TX_CHECKSUMS: Final = ("ipv4", "ip-generic", "ipv6", "fcoe-crc", "sctp")
 _TCP_SEGMENTATION: Final = ("tcp", "tcp-ecn", "tcp-mangleid", "tcp6")
 _GROUPS: Final = {
     ("rx", "rx-checksumming"): ("rx-checksum",),
-    ("tx", "tx-checksumming"): tuple(f"tx-checksum-{each}" for each in _TX_CHECKSUMS),
+    ("tx", "tx-checksumming"): tuple(f"tx-checksum-{protocol}" for protocol in _TX_CHECKSUMS),
     ("sg", "scatter-gather"): ("tx-scatter-gather", "tx-scatter-gather-fraglist"),
-    ("tso", "tcp-segmentation-offload"): tuple(f"tx-{each}-segmentation" for each in _TCP_SEGMENTATION),
+    ("tso", "tcp-segmentation-offload"): tuple(f"tx-{protocol}-segmentation" for protocol in _TCP_SEGMENTATION),
     ("gso", "generic-segmentation-offload"): ("tx-generic-segmentation",),
     ("gro", "generic-receive-offload"): ("rx-gro",),
     ("lro", "large-receive-offload"): ("rx-lro",),
@@ -68,7 +68,7 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
         if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
         addresses = nic.addresses if wanted.addresses is None and not wanted.dhcp else wanted.addresses or ()
-        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in addresses):
+        if wanted.mtu < _MIN_IPV6_MTU and any(":" in address for address in addresses):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
     if wanted.hardware_addr is not None and nic.infiniband:
         raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
@@ -79,7 +79,7 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
 def plan_attachment(
     node: NicNode, network: Network, snapshot: Snapshot, claim: Claim[NicConfig], nic: Nic, *, number: int
 ) -> Attachment:
-    """What happens to the interface of a claim's device. Raises PermanentError for what it cannot have.
+    """Plan what happens to the interface of a claim's device. Raises PermanentError for what it cannot have.
 
     network: the node's network.
     snapshot: what was read from it.
@@ -115,7 +115,7 @@ def plan_attachment(
 
 
 def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
-    """The CNI network of a configuration; empty for none. Raises PermanentError if the node has it not."""
+    """Read the CNI network of a configuration; empty for none. Raises PermanentError if the node does not have it."""
     if config.cni is None:
         return {}
     settings = node.settings
@@ -126,7 +126,7 @@ def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
 
 
 def _host_state(network: Network, snapshot: Snapshot, link: Link, config: NicConfig, label: str) -> HostState:
-    """The state on the node. Raises PermanentError for a sysctl that the interface does not have."""
+    """Read the state on the node. Raises PermanentError for a sysctl that the interface does not have."""
     state = HostState.read(network, link, snapshot)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
     if unknown and state.sysctls:
@@ -147,7 +147,7 @@ def _check_parent(snapshot: Snapshot, link: Link, mtu: int | None, label: str) -
     """Refuse an MTU that the interface on which this one stands does not carry."""
     if mtu is None or not link.parent or link.kind not in _SMALLER_THAN_PARENT:
         return
-    parent = next((each for each in snapshot.links if each.index == link.parent), None)
+    parent = next((other for other in snapshot.links if other.index == link.parent), None)
     if parent is not None and mtu > parent.mtu:
         raise PermanentError(
             f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
@@ -156,7 +156,7 @@ def _check_parent(snapshot: Snapshot, link: Link, mtu: int | None, label: str) -
 
 def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], label: str) -> None:
     """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
-    names = {each.index: each.name for each in snapshot.links}
+    names = {other.index: other.name for other in snapshot.links}
     others = {
         address.address.partition("/")[0]: names.get(index, index)
         for index, addresses in snapshot.addresses.items()
@@ -172,13 +172,13 @@ def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], lab
 
 
 def _ip(text: str) -> str:
-    """An address of a configuration as the kernel writes it."""
+    """Return an address of a configuration as the kernel writes it."""
     ip = ipaddress.ip_interface(text).ip
     return inet_ntop(AF_INET if ip.version == _IPV4 else AF_INET6, ip.packed)
 
 
 def _ethtool(network: Network, link: Link, config: EthtoolConfig, label: str) -> EthtoolSettings:
-    """The settings of ethtool that a configuration means. Raises PermanentError for what the interface has not."""
+    """Return the settings of ethtool that a configuration asks for. Raises PermanentError if there is no such one."""
     if config == EthtoolConfig():
         return EthtoolSettings()
     now, limits = network.ethtool(link.name), network.ethtool_limits(link.name)
@@ -196,8 +196,8 @@ def _ethtool(network: Network, link: Link, config: EthtoolConfig, label: str) ->
 def _check_numbers(label: str, wanted: Mapping[str, int], largest: Mapping[str, int]) -> None:
     for key, number in wanted.items():
         if key not in largest:
-            told = f"it has {', '.join(sorted(largest))}" if largest else "it has none that can be set"
-            raise PermanentError(f"{label}.{key} cannot be set: {told}")
+            known = f"it has {', '.join(sorted(largest))}" if largest else "it has none that can be set"
+            raise PermanentError(f"{label}.{key} cannot be set: {known}")
         if number > largest[key]:
             raise PermanentError(f"{label}.{key} {number} exceeds {largest[key]}, which is the most that it can have")
 
@@ -205,22 +205,24 @@ def _check_numbers(label: str, wanted: Mapping[str, int], largest: Mapping[str, 
 def _features(
     config: EthtoolConfig, now: EthtoolSettings, limits: EthtoolLimits, label: str
 ) -> Iterator[tuple[str, bool]]:
-    """The features to switch, by the kernel's names; an alias means those of its features that the interface has."""
+    """Yield the features to switch, by the kernel's names; an alias means all its features that the interface has."""
     given: dict[str, str] = {}
     for name, is_on in config.features.items():
         meant = _FEATURES_OF_ALIASES.get(name, (name,))
-        found = [each for each in meant if each in now.features]
-        if not found and any(each in limits.fixed for each in meant):
+        known = [feature for feature in meant if feature in now.features]
+        if not known and any(feature in limits.fixed for feature in meant):
             raise PermanentError(f"{label}.{name} is fixed for it and cannot be switched")
-        if not found:
+        if not known:
             raise PermanentError(
                 f"{label}.{name} is no feature that it has; it has {', '.join(sorted(now.features)) or 'none'}"
             )
-        for each in found:
-            if each in given and config.features[given[each]] != is_on:
-                raise PermanentError(f"{label}: {given[each]} and {name} both mean {each}; one is on, the other off")
-            given[each] = name
-            yield each, is_on
+        for feature in known:
+            if feature in given and config.features[given[feature]] != is_on:
+                raise PermanentError(
+                    f"{label}: {given[feature]} and {name} both mean {feature}; one is on, the other off"
+                )
+            given[feature] = name
+            yield feature, is_on
 
 
 def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -> PodState:
@@ -230,12 +232,12 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
     if wanted.dhcp:
         addresses = []  # that of the lease follows when there is one
     elif wanted.addresses is None:
-        addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
+        addresses = [replace(address, label="") for address in state.addresses if address.scope == UNIVERSE]
     else:
-        addresses = [Address(address=each) for each in wanted.addresses]
+        addresses = [Address(address=address) for address in wanted.addresses]
     neighbours = state.neighbours
     if config.neighbors is not None:
-        neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
+        neighbours = tuple(Neighbour(address=entry.destination, mac=entry.hardware_addr) for entry in config.neighbors)
     # When an address by DHCP is replaced, the network of the old one, and so the routes through it, must stay.
     by_dhcp = {"ipv4.conf.promote_secondaries": "1"} if wanted.dhcp else {}
     arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
@@ -246,8 +248,8 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
         addresses=tuple(map(_usable_at_once, addresses)),
         routes=tuple(_routes(config, state, vrf)),
         rules=tuple(
-            Rule(priority=each.priority, source=each.source or "", destination=each.destination or "", table=each.table)
-            for each in config.rules
+            Rule(priority=rule.priority, source=rule.source or "", destination=rule.destination or "", table=rule.table)
+            for rule in config.rules
         ),
         neighbours=neighbours,
         sysctls={**by_dhcp, **wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
@@ -263,13 +265,13 @@ def _usable_at_once(address: Address) -> Address:
 
 
 def _routes(config: NicConfig, state: HostState, vrf: Vrf | None) -> Iterator[Route]:
-    """The routes of the pod; those of the main table are in that of the VRF, if there is one."""
+    """Yield the routes of the pod; those of the main table are in that of the VRF, if there is one."""
     table = MAIN_TABLE if vrf is None else vrf.table
     if config.routes is None and not config.interface.dhcp:
         for route in state.routes:
             yield replace(route, table=table) if route.table == MAIN_TABLE else route
-    for each in config.routes or ():
-        yield _route(each, table if each.table == MAIN_TABLE else each.table)
+    for given in config.routes or ():
+        yield _route(given, table if given.table == MAIN_TABLE else given.table)
 
 
 def _route(config: RouteConfig, table: int) -> Route:

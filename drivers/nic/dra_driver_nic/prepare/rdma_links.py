@@ -1,6 +1,6 @@
 """RDMA devices in software (`rdma_rxe`), which stand on an interface and follow it into a pod and back.
 
-The kernel removes such a device when its interface leaves the network namespace, and lets nobody move it. So it is
+The kernel removes such a device when its interface leaves the network namespace, and never moves it. So it is
 removed before the interface moves, and made again where the interface arrives, with its name. The kernel gives a new
 device the lowest number that no other has in `/dev/infiniband/uverbsN`. Containers get device nodes by the number that
 the device had when its claim was prepared, so a lock lets only one device be removed and made at a time: it then gets
@@ -49,7 +49,7 @@ class RdmaLink:
 
     @classmethod
     def from_entry(cls, entry: dict[str, Any]) -> Self:
-        """The device that a claim's data has."""
+        """Return the device that a claim's data has."""
         return cls(name=entry["name"], kind=entry["kind"], nodes=tuple(entry["nodes"]), in_pod=entry["in_pod"])
 
     @property
@@ -59,20 +59,20 @@ class RdmaLink:
 
 
 def links_on(nic: Nic, *, in_pod: bool) -> list[RdmaLink]:
-    """The RDMA devices in software on an interface. Only `rxe` has a parent in sysfs."""
+    """Return the RDMA devices in software on an interface. Only `rxe` has a parent in sysfs."""
     return [
-        RdmaLink(name=each.name, kind=_SOFT_ROCE, nodes=each.nodes, in_pod=in_pod) for each in nic.rdma if each.parent
+        RdmaLink(name=rdma.name, kind=_SOFT_ROCE, nodes=rdma.nodes, in_pod=in_pod) for rdma in nic.rdma if rdma.parent
     ]
 
 
 def links_of(device: HeldDevice) -> tuple[RdmaLink, ...]:
-    """The RDMA devices in software that follow a claim's device."""
-    return tuple(RdmaLink.from_entry(each) for each in device.data.get(LINKS, ()))
+    """Return the RDMA devices in software that follow a claim's device."""
+    return tuple(RdmaLink.from_entry(entry) for entry in device.data.get(LINKS, ()))
 
 
 @contextmanager
 def one_at_a_time(node: NicNode, links: Collection[RdmaLink]) -> Iterator[None]:
-    """Let nobody else of this driver remove or make RDMA devices. RetriableError if that lasts too long."""
+    """Let no other thread or process of this driver make or remove RDMA devices. RetriableError if one takes long."""
     if not links:
         yield
         return
@@ -83,10 +83,10 @@ def one_at_a_time(node: NicNode, links: Collection[RdmaLink]) -> Iterator[None]:
 def remove_links(node: NicNode, links: Collection[RdmaLink], namespace: Namespace) -> None:
     """Remove those that a namespace sees; one that disappears during the call is removed too. Raises NetworkError."""
     there = node.rdma_in(namespace) if links else {}
-    for each in links:
-        if each.name in there:
+    for link in links:
+        if link.name in there:
             try:
-                node.remove_rdma(each.name, there[each.name], namespace)
+                node.remove_rdma(link.name, there[link.name], namespace)
             except NetworkError as error:
                 if error.errno != errno.ENODEV:
                     raise
@@ -101,7 +101,7 @@ def make_links(node: NicNode, links: Collection[RdmaLink], pod: Namespace, inter
         if not link.in_pod:
             continue
         _make(node, link, pod, interface)
-        now = next((each.nodes for each in read_rdma_devices(node.host) if each.name == link.name), ())
+        now = next((device.nodes for device in read_rdma_devices(node.host) if device.name == link.name), ())
         if now != link.nodes:
             raise RetriableError(
                 f"RDMA device {link.name} has device nodes {', '.join(now) or 'none'} now, and containers of its claim "

@@ -1,6 +1,7 @@
 """What happens when a pod's sandbox starts and stops: its interfaces and RDMA devices go there, and come back.
 
-All slow work was done in `dra_prepare`; here nothing is read that the claim's data does not have.
+All slow work was done in `dra_prepare`; here nothing is read that the claim's data does not have. What is on disk
+about a device, and which of it counts after a crash, is in the section "State on disk" of the driver's README.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Move:
 
 
 def moves(claim: HeldClaim) -> Iterator[Move]:
-    """The devices of a claim that move."""
+    """Yield the devices of a claim that move."""
     for device in claim.devices:
         entry, rdma = device.data.get(ATTACHMENT), tuple(device.data.get(RDMA, ()))
         if entry is not None or rdma:
@@ -76,10 +77,10 @@ def moves(claim: HeldClaim) -> Iterator[Move]:
 
 
 def attachments(claim: HeldClaim) -> Iterator[Attachment]:
-    """The interfaces that a claim moves."""
-    for each in moves(claim):
-        if each.attachment is not None:
-            yield each.attachment
+    """Yield the interfaces that a claim moves."""
+    for move in moves(claim):
+        if move.attachment is not None:
+            yield move.attachment
 
 
 def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
@@ -88,7 +89,7 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     Does nothing if the pod has them all. Raises PermanentError for a pod in the node's own network, RetriableError if
     the kernel refuses a step.
     """
-    wanted = [each for claim in pod.claims for each in moves(claim)]
+    wanted = [move for claim in pod.claims for move in moves(claim)]
     if not wanted or _has_all(node, pod, wanted):
         return
     try:
@@ -96,21 +97,21 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     except InUseError:
         raise
     except DraError as error:
-        for each in wanted:
-            pod.report(each.claim, each.device, status.failed(error))
+        for move in wanted:
+            pod.report(move.claim, move.device, status.failed(error))
         raise
-    for each in moved:
-        pod.report(each.claim, each.device, status.attached(each.attachment, each.cni))
+    for move in moved:
+        pod.report(move.claim, move.device, status.attached(move.attachment, move.cni))
 
 
 def _has_all(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> bool:
-    """Whether a pod has all devices: by the records, and by what is in its network namespace."""
-    for each in wanted:
-        record = node.records.read(each.record)
+    """Return whether a pod has all devices: by the records, and by what is in its network namespace."""
+    for move in wanted:
+        record = node.records.read(move.record)
         if not (record.attached and record.pod == pod.uid and record.namespace == pod.network_namespace):
             return False
     with node.pod_namespace(pod.network_namespace) as there:
-        return there is not None and all(_has(node, there, each) for each in wanted)
+        return there is not None and all(_has(node, there, move) for move in wanted)
 
 
 def _has(node: NicNode, namespace: Namespace, move: Move) -> bool:
@@ -124,39 +125,39 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
     if not pod.network_namespace:
         raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
     with ExitStack() as stack:
-        records = {each.record: stack.enter_context(node.records.locked(each.record)) for each in wanted}
-        stack.enter_context(one_at_a_time(node, [link for each in wanted for link in each.links]))
+        records = {move.record: stack.enter_context(node.records.locked(move.record)) for move in wanted}
+        stack.enter_context(one_at_a_time(node, [link for move in wanted for link in move.links]))
         namespace = stack.enter_context(node.namespace())
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
             raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
-        wanted = [_with_lease(each, records[each.record]) for each in wanted]
-        for each in wanted:
-            _take_from_before(node, namespace, each, records[each.record], pod)
-        for each in wanted:
-            record = records[each.record]
+        wanted = [_with_lease(move, records[move.record]) for move in wanted]
+        for move in wanted:
+            _take_from_before(node, namespace, move, records[move.record], pod)
+        for move in wanted:
+            record = records[move.record]
             record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
-            record.namespace, record.tag = pod.network_namespace, each.attachment.tag if each.attachment else ""
-            node.records.save(each.record, record)
+            record.namespace, record.tag = pod.network_namespace, move.attachment.tag if move.attachment else ""
+            node.records.save(move.record, record)
         _attach_interfaces(node, (namespace, target), wanted)
         try:
-            for each in wanted:
-                _send_rdma(node, each, namespace, target)
-            wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
+            for move in wanted:
+                _send_rdma(node, move, namespace, target)
+            wanted = [_add_to_network(node, move, records[move.record], pod, (namespace, target)) for move in wanted]
         except BaseException as error:
-            problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
+            problems = [problem for move in reversed(wanted) if (problem := _undo(node, move, records))]
             if problems:
                 raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
             raise
-        for each in wanted:
-            record = records[each.record]
+        for move in wanted:
+            record = records[move.record]
             record.attached = True
-            node.records.save(each.record, record)
+            node.records.save(move.record, record)
         return wanted
 
 
 def _with_lease(move: Move, record: NicRecord) -> Move:
-    """A move with the address that its interface has by DHCP now."""
+    """Give a move the address that its interface has by DHCP now."""
     if move.attachment is None or not record.lease:
         return move
     return replace(move, attachment=with_lease(move.attachment, Lease.from_entry(record.lease)))
@@ -202,15 +203,15 @@ def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: 
 
 def _attach_interfaces(node: NicNode, namespaces: tuple[Namespace, Namespace], wanted: Sequence[Move]) -> None:
     """Make those that stand on shared interfaces, and move and configure all."""
-    interfaces = [each.attachment for each in wanted if each.attachment is not None]
+    interfaces = [move.attachment for move in wanted if move.attachment is not None]
     try:
         for move in wanted:
             remove_links(node, move.links, namespaces[0])
         make_shares(namespaces[0], interfaces)
         attach(*namespaces, interfaces)
     except Exception:
-        for each in interfaces:
-            remove_share(namespaces[0], each)
+        for interface in interfaces:
+            remove_share(namespaces[0], interface)
         for move in wanted:
             if move.attachment is not None:
                 restore_links(node, move.links, namespaces[0], move.attachment.host.name)
@@ -288,7 +289,7 @@ def return_interface(node: NicNode, attachment: Attachment, record: NicRecord) -
 
 
 def _is_away(node: NicNode, namespace: Namespace, attachment: Attachment, record: NicRecord) -> bool:
-    """Whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
+    """Return whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
     if not record.namespace or not attachment.pci:
         return False
     is_there = namespace.run(lambda network: named(network, attachment.host.name)) is not None
@@ -298,11 +299,11 @@ def _is_away(node: NicNode, namespace: Namespace, attachment: Attachment, record
 def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     """Bring back what a pod's sandbox has. Raises RetriableError; `dra_unprepare` tries again."""
     for claim in pod.claims:
-        for each in moves(claim):
-            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
+        for move in moves(claim):
+            with node.records.locked(move.record) as record, one_at_a_time(node, move.links):
                 if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
-                    bring_back(node, each, record)
+                    bring_back(node, move, record)
                     record.pod = record.pod_name = record.namespace = record.tag = ""
                     record.attached = False
-                    node.records.save(each.record, record)
-                    pod.report(each.claim, each.device, status.detached())
+                    node.records.save(move.record, record)
+                    pod.report(move.claim, move.device, status.detached())

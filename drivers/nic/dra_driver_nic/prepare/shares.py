@@ -22,12 +22,12 @@ _LOCAL_STATION: Final = "02"  # the first byte of a MAC address that no vendor h
 
 
 def share_kind(config: NicConfig) -> str:
-    """The kind of interface that a claim gets on a shared one."""
+    """Return the kind of interface that a claim gets on a shared one."""
     return config.shared_mode or MACVLAN
 
 
 def share_state(parent: Link, tag: str, config: NicConfig, label: str) -> HostState:
-    """The share of an attachment with this tag, as it will be on the node before it moves.
+    """Return the share of an attachment with this tag, as it will be on the node before it moves.
 
     Raises PermanentError with the field for what it cannot have.
     """
@@ -44,16 +44,16 @@ def share_state(parent: Link, tag: str, config: NicConfig, label: str) -> HostSt
     if config.interface.hardware_addr is not None and kind == IPVLAN:
         raise PermanentError(f"{label}: interface.hardwareAddr cannot be given: an ipvlan has that of {parent.name}")
     digest = hashlib.sha256(tag.encode()).hexdigest()
-    own = ":".join([_LOCAL_STATION, *(digest[each : each + 2] for each in range(0, 10, 2))])
+    own = ":".join([_LOCAL_STATION, *(digest[place : place + 2] for place in range(0, 10, 2))])
     mac = parent.mac if kind == IPVLAN else own
     return HostState(index=0, name=f"{OWN_SHARE_PREFIX}{digest[:10]}", mac=mac, mtu=parent.mtu, up=False)
 
 
 def make_shares(node: Namespace, attachments: Iterable[Attachment]) -> None:
     """Make the shares that do not exist yet. Raises NetworkError."""
-    for each in attachments:
-        if each.parent:
-            node.run(partial(_make, attachment=each))
+    for attachment in attachments:
+        if attachment.parent:
+            node.run(partial(_make, attachment=attachment))
 
 
 def _make(network: Network, attachment: Attachment) -> None:

@@ -29,9 +29,9 @@ _LONGEST: Final = 1024  # characters of a message, so that the kernel's words ca
 
 
 def network_data(attachment: Attachment) -> NetworkData:
-    """The interface as the pod gets it."""
+    """Return the interface as the pod gets it."""
     state = attachment.pod
-    ips = [each.address for each in state.addresses][:MOST_ADDRESSES]
+    ips = [address.address for address in state.addresses][:MOST_ADDRESSES]
     return NetworkData(interface_name=state.name, hardware_address=state.mac or attachment.host.mac, ips=ips)
 
 
@@ -48,10 +48,10 @@ def waiting(attachment: Attachment) -> DeviceStatus:
 def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceStatus:
     """Of a device that is in the pod; None for one without an interface.
 
-    data: what else the status tells, such as the result of plugins of CNI; too much is left out.
+    data: what else the status reports, such as the result of plugins of CNI; too much is left out.
     """
-    found = _status("Attached", ready=True, attachment=attachment)
-    return replace(found, data=dict(data)) if attachment and len(json.dumps(data)) <= _MOST_DATA else found
+    status = _status("Attached", ready=True, attachment=attachment)
+    return replace(status, data=dict(data)) if attachment and len(json.dumps(data)) <= _MOST_DATA else status
 
 
 def failed(error: Exception) -> DeviceStatus:

@@ -1,6 +1,6 @@
 """What the physical function prescribes for a virtual function while a claim has it: VLAN, trust, rates and more.
 
-The journal has the settings of before, because nobody can read them again after the change.
+The journal has the settings of before, because the kernel no longer has them after the change.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class VfStep:
 
     @classmethod
     def plan(cls, node: NicNode, pf: PhysicalFunction, config: VfConfig) -> Self:
-        """What must change for a claim; changes nothing.
+        """Plan what must change for a claim; change nothing.
 
         Raises PermanentError for a setting that the physical function does not have.
         """
         after = _wanted(pf.number, config)
         with node.namespace() as namespace:
             link = namespace.run(lambda network: _pf_link(node, network, pf.pci.address))
-        now = next((each for each in link.vfs if each.number == pf.number), None)
+        now = next((vf for vf in link.vfs if vf.number == pf.number), None)
         if now is None:
             raise PermanentError(f"physical function {pf.pci.address} does not tell the settings of VF {pf.number}")
         changed = {
-            each.name: getattr(now, each.name) for each in fields(after) if getattr(after, each.name) is not None
+            field.name: getattr(now, field.name) for field in fields(after) if getattr(after, field.name) is not None
         }
         missing = sorted(name for name, value in changed.items() if value is None)
         if missing:
@@ -54,7 +54,7 @@ class VfStep:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Self:
-        """The change that a journal keeps."""
+        """Return the change that a journal keeps."""
         return cls(entry["pf"], VfSettings(**entry["before"]), VfSettings(**entry["after"]))
 
     @property
@@ -90,7 +90,7 @@ def _wanted(number: int, config: VfConfig) -> VfSettings:
 
 
 def _pf_link(node: NicNode, network: Network, address: str) -> Link:
-    """The interface of a physical function that knows its virtual functions. Raises HardwareError if there is none."""
+    """Find the interface of a physical function that knows its VFs. Raises HardwareError if there is none."""
     for link in network.links():
         if link.vfs and pci_address_of(node.host.sys / "class/net" / link.name) == address:
             return link

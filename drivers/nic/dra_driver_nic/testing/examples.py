@@ -41,14 +41,16 @@ _ROOTS: Final = {"gpu-0": ("pci0000:9d", 1), "gpu-1": ("pci0000:3a", 0)}
 
 
 def document(directory: Path) -> str:
-    """The file, made in an empty directory."""
+    """Make the content of the file, by an empty directory."""
     node = FakeNode(directory, _NODE)
     MACHINE.write(node)
     slices = DriverHarness(NicDriver, node, settings=SETTINGS).slices()
-    own = [_named(each, f"{_NODE}-dra.net-{number}") for number, each in enumerate(slices)]
+    own = [_named(published, f"{_NODE}-dra.net-{number}") for number, published in enumerate(slices)]
     meta = {"name": _NODE, "labels": {"kubernetes.io/hostname": _NODE}}
     objects = [{"apiVersion": "v1", "kind": "Node", "metadata": meta}, _gpus(), *own]
-    texts = [yaml.dump(each, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=_WIDTH) for each in objects]
+    texts = [
+        yaml.dump(value, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=_WIDTH) for value in objects
+    ]
     return _TEXT + "---\n".join(texts)
 
 
@@ -73,8 +75,8 @@ def _gpus() -> dict[str, Any]:
     }
 
 
-def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
-    spec = {**found["spec"], "pool": {**found["spec"]["pool"], "generation": 1}}
+def _named(published: dict[str, Any], name: str) -> dict[str, Any]:
+    spec = {**published["spec"], "pool": {**published["spec"]["pool"], "generation": 1}}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
 
 

@@ -41,11 +41,11 @@ class RdmaKernel:
         self.made: list[tuple[str, str]] = []
 
     def open(self) -> RdmaConnection:
-        """A socket in the namespace of the calling thread."""
+        """Open a socket in the namespace of the calling thread."""
         return RdmaConnection(self, namespace_of_thread())
 
     def names_in(self, namespace: PrivateNamespace) -> set[str]:
-        """The devices of a namespace."""
+        """Return the devices of a namespace."""
         inode = namespace.enter(namespace_of_thread)
         return {name for name, where in self.where.items() if where == inode}
 
@@ -82,7 +82,7 @@ class RdmaConnection:
         return len(message)
 
     def recv(self, size: int) -> bytes:
-        """The answer to the last message, which must not be longer than `size`."""
+        """Return the answer to the last message, which must not be longer than `size`."""
         if len(self._answer) > size:
             raise OSError(errno.EMSGSIZE, f"the answer has {len(self._answer)} bytes")
         return self._answer
@@ -136,10 +136,10 @@ class RdmaConnection:
 
 
 def is_change(message: bytes) -> bool:
-    """Whether a message moves, makes or removes a device."""
+    """Return whether a message moves, makes or removes a device."""
     return _HEADER.unpack_from(message)[1] & _COMMAND in {_MOVE, _MAKE, _REMOVE}
 
 
 def namespace_of_thread() -> int:
-    """The network namespace of the calling thread, as the number of its inode."""
+    """Return the network namespace of the calling thread, as the number of its inode."""
     return Path("/proc/thread-self/ns/net").stat().st_ino

@@ -58,7 +58,7 @@ class Port:
     bridges: PCI addresses of the bridges above it, the root port first.
     root: its PCIe root.
     numa_node: its NUMA node.
-    speed: megabits per second; 0 if the interface has no carrier, None if the driver tells none.
+    speed: megabits per second; 0 if the interface has no carrier, None if the driver reports none.
     mtu: MTU of the interface.
     port_name: content of `phys_port_name`; None if the driver has none.
     switch_id: content of `phys_switch_id`, with which each virtual function has a representor; None in legacy mode.
@@ -129,10 +129,10 @@ class Port:
         start = _routing_id(self.address) + self.vfs.first
         domain = self.address.partition(":")[0]
         ids = [start + number * self.vfs.stride for number in range(self.vfs.number)]
-        return [f"{domain}:{each >> 8:02x}:{each >> 3 & 31:02x}.{each & 7}" for each in ids]
+        return [f"{domain}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}" for number in ids]
 
     def directory(self, address: str) -> str:
-        """The directory of a function below /sys/devices."""
+        """Return the directory of a function below /sys/devices."""
         return "/".join((self.root, *self.bridges, address))
 
 
@@ -155,7 +155,7 @@ class NicMachine:
 
     def write(self, node: FakeNode) -> None:
         """Write its files."""
-        functions = tuple(each for port in self.ports for each in port.functions)
+        functions = tuple(function for port in self.ports for function in port.functions)
         node.machine(replace(regular_machine(sockets=2), pci=functions))
         writer = _Writer(node)
         for port in self.ports:
@@ -174,7 +174,7 @@ class _Writer:
         self._interfaces = self._verbs = 0
 
     def port(self, port: Port) -> None:
-        """The interface and the RDMA device of a physical function."""
+        """Write the interface and the RDMA device of a physical function."""
         device = port.directory(port.address)
         if port.interface:
             below = f"{device}/{port.below}" if port.below else device
@@ -212,7 +212,7 @@ class _Writer:
                 )
 
     def software(self, name: str, kind: str) -> None:
-        """An interface without a device."""
+        """Write an interface without a device."""
         loopback: dict[str, Any] = {"type": 772, "mtu": 65536} if name == "lo" else {}
         self._interfaces += 1
         write_interface(
@@ -245,7 +245,7 @@ class _Writer:
 
 
 def _link(*, up: bool, speed: int | None) -> dict[str, Any]:
-    """The files of an interface that tell its state."""
+    """Return the files of an interface that show its state."""
     if not up:
         return {"flags": "0x1002", "operstate": "down", "carrier": None, "speed": None}
     carrier = speed != 0
@@ -259,7 +259,7 @@ def _link(*, up: bool, speed: int | None) -> dict[str, Any]:
 def connectx(
     port: int = 0, *, bus: str = "3b", vfs: int = 0, switchdev: bool = False, up: bool = True, name: str = "ens1f"
 ) -> Port:
-    """A port of an NVIDIA ConnectX-6 Dx (mlx5) behind a PCIe switch."""
+    """Make a port of an NVIDIA ConnectX-6 Dx (mlx5) behind a PCIe switch."""
     first, names = 2 if port == 0 else 1 + 8, f"{name}{port}v{{}}"
     virtual = Vfs(number=vfs, device=0x101E, driver="mlx5_core", interface=names, first=first, rdma="mlx5_{}")
     return Port(
@@ -281,7 +281,7 @@ def connectx(
 
 
 def infiniband() -> Port:
-    """A port of an NVIDIA ConnectX-7 (mlx5) in InfiniBand mode, with four virtual functions."""
+    """Make a port of an NVIDIA ConnectX-7 (mlx5) in InfiniBand mode, with four virtual functions."""
     return Port(
         address="0000:5e:00.0",
         vendor=_MELLANOX,
@@ -303,7 +303,7 @@ def infiniband() -> Port:
 
 
 def ixgbe(port: int) -> Port:
-    """A port of an Intel 82599ES with four virtual functions: every second routing ID, those of both ports in turn."""
+    """Make a port of an Intel 82599ES with four virtual functions: every second routing ID, both ports in turn."""
     return Port(
         address=f"0000:04:00.{port}",
         vendor=_INTEL,
@@ -319,7 +319,7 @@ def ixgbe(port: int) -> Port:
 
 
 def i40e(port: int) -> Port:
-    """A port of an Intel X710; the virtual functions of port 1 wait for virtual machines."""
+    """Make a port of an Intel X710; the virtual functions of port 1 wait for virtual machines."""
     vfs = Vfs(number=4, device=0x154C, driver="iavf", interface="enp24s0f0v{}", first=16, up=True)
     if port:
         vfs = replace(vfs, number=2, driver="vfio-pci", interface="", first=79, up=False)
@@ -338,7 +338,7 @@ def i40e(port: int) -> Port:
 
 
 def ice(port: int, vfs: int = 4) -> Port:
-    """A port of an Intel E810-C with RDMA (irdma), which its virtual functions do not have."""
+    """Make a port of an Intel E810-C with RDMA (irdma), which its virtual functions do not have."""
     return Port(
         address=f"0000:31:00.{port}",
         vendor=_INTEL,
@@ -359,7 +359,7 @@ def ice(port: int, vfs: int = 4) -> Port:
 
 
 def bnxt() -> Port:
-    """A Broadcom BCM57508 with RDMA on the physical and the virtual functions."""
+    """Make a Broadcom BCM57508 with RDMA on the physical and the virtual functions."""
     return Port(
         address="0000:65:00.0",
         vendor=_BROADCOM,
@@ -379,7 +379,7 @@ def bnxt() -> Port:
 
 
 def efa(slot: int) -> Port:
-    """An Elastic Fabric Adapter of an AWS p5 instance: RDMA without an interface, and without a GUID."""
+    """Make an Elastic Fabric Adapter of an AWS p5 instance: RDMA without an interface, and without a GUID."""
     return Port(
         address=f"0000:{slot:02x}:1b.0",
         vendor=_AMAZON,
@@ -396,7 +396,7 @@ def efa(slot: int) -> Port:
 
 
 def ena() -> Port:
-    """The Elastic Network Adapter of an AWS instance, its uplink; it tells no speed."""
+    """Make the Elastic Network Adapter of an AWS instance, its uplink; it reports no speed."""
     return Port(
         address="0000:00:05.0",
         vendor=_AMAZON,
@@ -409,7 +409,7 @@ def ena() -> Port:
 
 
 def virtio() -> Port:
-    """The interface of a virtual machine."""
+    """Make the interface of a virtual machine."""
     return Port(
         address="0000:00:03.0",
         vendor=_RED_HAT,

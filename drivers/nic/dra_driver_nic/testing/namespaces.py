@@ -32,7 +32,7 @@ class PrivateNamespace:
 
     @classmethod
     def of_this_thread(cls) -> PrivateNamespace:
-        """The namespace in which the calling thread is."""
+        """Open the namespace in which the calling thread is."""
         return cls(os.open("/proc/thread-self/ns/net", os.O_RDONLY))
 
     @property
@@ -53,15 +53,15 @@ class PrivateNamespace:
             opened.close()
 
     def ip(self, *arguments: str) -> str:
-        """Run the program `ip` inside it, once for each argument; the output. AssertionError if one fails."""
-        return self.enter(lambda: "".join(_ip(each) for each in arguments))
+        """Run the program `ip` inside it, once for each argument; return the output. AssertionError if one fails."""
+        return self.enter(lambda: "".join(_ip(command) for command in arguments))
 
     def names(self) -> set[str]:
-        """The names of its interfaces."""
-        return {each["ifname"] for each in json.loads(self.ip("-j link"))}
+        """Return the names of its interfaces."""
+        return {link["ifname"] for link in json.loads(self.ip("-j link"))}
 
     def state(self, seconds: float = 10.0) -> dict[str, object]:
-        """All that `ip` and the sysctls tell, and `rdma` and `devlink` where the kernel has them.
+        """Return all that `ip` and the sysctls show, and `rdma` and `devlink` where the kernel has them.
 
         Routes and neighbours are sorted: the kernel has them in any order.
 
@@ -86,7 +86,7 @@ class PrivateNamespace:
             "routes": sorted(self.ip("route show table all", "-6 route show table all").splitlines()),
             "sysctls": self.enter(_sysctls),
             "ethtool": {name: self._ethtool(name) for name in sorted(self.names() - {"lo"})},
-            **{" ".join(each): sorted(self.enter(partial(_output, each)).splitlines()) for each in _others()},
+            **{" ".join(command): sorted(self.enter(partial(_output, command)).splitlines()) for command in _others()},
         }
 
     def _ethtool(self, name: str) -> EthtoolSettings:
@@ -103,10 +103,12 @@ class PrivateNamespace:
 
 @cache
 def _others() -> tuple[tuple[str, ...], ...]:
-    """The commands that tell of RDMA devices and of cards, as far as this machine and its kernel have them."""
+    """Return the commands that show RDMA devices and cards, as far as this machine and its kernel have them."""
     commands = (("rdma", "link"), ("devlink", "dev"), ("devlink", "port"))
-    known = [each for each in commands if shutil.which(each[0])]
-    return tuple(each for each in known if not subprocess.run(each, check=False, capture_output=True).returncode)
+    known = [command for command in commands if shutil.which(command[0])]
+    return tuple(
+        command for command in known if not subprocess.run(command, check=False, capture_output=True).returncode
+    )
 
 
 def _output(command: Sequence[str]) -> str:
@@ -114,15 +116,15 @@ def _output(command: Sequence[str]) -> str:
 
 
 def _is_settled(addresses: str) -> bool:
-    """Whether no IPv6 address is tentative, and each link that is up has its link-local one, by `ip -d -j addr`."""
+    """Return whether no IPv6 address is tentative and each link that is up has a link-local one, by `ip -d -j addr`."""
     for link in json.loads(addresses):
-        found = [each for each in link.get("addr_info", ()) if each["family"] == "inet6"]
-        if any(each.get("tentative") for each in found):
+        ipv6 = [address for address in link.get("addr_info", ()) if address["family"] == "inet6"]
+        if any(address.get("tentative") for address in ipv6):
             return False
         makes_one = link["link_type"] == "ether" and link.get("inet6_addr_gen_mode", "none") != "none"
         is_up = {"UP", "LOWER_UP"} <= set(link["flags"])
-        has_ipv6 = bool(found) or not link.get("addr_info")
-        if is_up and makes_one and has_ipv6 and not any(each["scope"] == "link" for each in found):
+        has_ipv6 = bool(ipv6) or not link.get("addr_info")
+        if is_up and makes_one and has_ipv6 and not any(address["scope"] == "link" for address in ipv6):
             return False
     return True
 
@@ -138,7 +140,7 @@ class PrivateNetworks:
         self._pods: dict[str, PrivateNamespace] = {}
 
     def add_pod(self, name: str) -> PrivateNamespace:
-        """A namespace for a pod. Its path on the node is `/run/netns/NAME`."""
+        """Make a namespace for a pod. Its path on the node is `/run/netns/NAME`."""
         self._pods[name] = PrivateNamespace()
         return self._pods[name]
 
@@ -147,11 +149,11 @@ class PrivateNetworks:
         self._pods.pop(name).close()
 
     def remove_path(self, name: str) -> PrivateNamespace:
-        """The path of a pod's namespace no longer exists. The namespace ends when the caller closes it."""
+        """Remove the path of a pod's namespace, and return the namespace, which ends when the caller closes it."""
         return self._pods.pop(name)
 
     def open(self, path: Path | None) -> KernelNamespace:
-        """As `dra_driver_nic.describe.node.OpenNamespace`."""
+        """Open a namespace, as `dra_driver_nic.describe.node.OpenNamespace`."""
         if path is None:
             return self.node.open()
         if path.name not in self._pods:
@@ -186,14 +188,14 @@ def _ip(arguments: str) -> str:
 
 
 def _sysctls() -> dict[str, str]:
-    """The sysctls of all interfaces that can be read."""
-    found = {}
+    """Read the sysctls of all interfaces that can be read."""
+    values = {}
     for path in sorted(Path("/proc/sys/net").glob("ipv[46]/*/*/*")):
         try:
-            found[str(path)] = path.read_text(encoding="ascii")
+            values[str(path)] = path.read_text(encoding="ascii")
         except OSError:
             continue
-    return found
+    return values
 
 
 def _new_namespace() -> int:

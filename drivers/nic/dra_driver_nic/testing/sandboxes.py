@@ -39,7 +39,7 @@ EVERY_FIELD: Final = NicConfig(
 
 
 def sandbox(driver: DriverHarness, pod: str, uid: str = "uid-1") -> PodSandbox:
-    """The sandbox of a pod that has all claims which the driver holds, in the namespace `pod`."""
+    """Make the sandbox of a pod that has all claims which the driver holds, in the namespace `pod`."""
     return PodSandbox(
         id=f"sandbox-{pod}",
         namespace="default",
@@ -51,7 +51,7 @@ def sandbox(driver: DriverHarness, pod: str, uid: str = "uid-1") -> PodSandbox:
 
 
 def nic_driver(driver: DriverHarness) -> NicDriver:
-    """The driver of a harness."""
+    """Return the driver of a harness."""
     if not isinstance(driver.plugin, NicDriver):
         raise TypeError(f"this needs a NicDriver, not {driver.plugin!r}")
     return driver.plugin

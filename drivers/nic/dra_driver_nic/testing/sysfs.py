@@ -67,7 +67,7 @@ def write_rdma_device(
         f"{port}/pkeys/1": "0x0000",
         f"/sys/class/infiniband_verbs/uverbs{number}/ibdev": name,
         f"/sys/class/infiniband_mad/umad{number}/ibdev": name,
-        **{f"{port}/gid_attrs/ndevs/{each}": interface for each, interface in enumerate(interfaces)},
+        **{f"{port}/gid_attrs/ndevs/{place}": interface for place, interface in enumerate(interfaces)},
         **{f"{directory}/{key}": value for key, value in files.items()},
     }.items():
         node.file(path, f"{content}\n")

@@ -40,7 +40,7 @@ RDMA = RdmaDevice(
 
 @pytest.fixture
 def vf(dra_node: FakeNode) -> Nic:
-    """A VF with everything that a device can have."""
+    """Return a VF with everything that a device can have."""
     pf = FakePci(address="0000:3b:00.0", vendor=0x15B3, device=0x1017, root="pci0000:3a", numa_node=1, total_vfs=8)
     virtual = replace(pf, address="0000:3b:00.5", device=0x1018, driver="mlx5_core", physical_function=pf.address)
     host = dra_node.machine(replace(regular_machine(), pci=(pf, replace(virtual, total_vfs=0))))
@@ -99,17 +99,17 @@ def test_a_device_with_too_many_attributes_goes_without_the_least_useful(vf: Nic
         pf=replace(vf.pf, eswitch_mode="legacy"),
         rdma=(replace(RDMA, ports=(port,)),),
     )
-    found = attributes(full)
-    assert len(found) == 31, "and the capacity bandwidth"
-    assert not {"type", "alias", "ipv6"} & found.keys()
-    assert (found["ipv4"], found["rdmaPortGuid"], found["rdmaPKeys"]) == (
+    values = attributes(full)
+    assert len(values) == 31, "and the capacity bandwidth"
+    assert not {"type", "alias", "ipv6"} & values.keys()
+    assert (values["ipv4"], values["rdmaPortGuid"], values["rdmaPKeys"]) == (
         "10.0.0.3/24",
         "0c42:a103:0065:1235",
         "0xffff",
     )
 
 
-def test_a_switch_above_a_function_is_told_and_a_root_port_is_none(dra_node: FakeNode) -> None:
+def test_a_switch_above_a_function_is_published_and_a_root_port_is_none(dra_node: FakeNode) -> None:
     ports = ("0000:00:01.0", "0000:01:00.0", "0000:02:04.0")
     machine = replace(
         regular_machine(),
@@ -119,15 +119,15 @@ def test_a_switch_above_a_function_is_told_and_a_root_port_is_none(dra_node: Fak
         ),
     )
     host = dra_node.machine(machine)
-    below, direct = (Nic(link=LINK, pci=read_pci_device(host, each)) for each in ("0000:03:00.0", "0000:09:00.0"))
+    below, direct = (Nic(link=LINK, pci=read_pci_device(host, pci)) for pci in ("0000:03:00.0", "0000:09:00.0"))
     assert attributes(below)["pcieSwitch"] == "0000:01:00.0"
     assert "pcieSwitch" not in attributes(direct)
 
 
-def test_a_pf_tells_how_many_vfs_it_has(vf: Nic) -> None:
+def test_a_pf_publishes_how_many_vfs_it_has(vf: Nic) -> None:
     assert vf.pf is not None
-    found = attributes(Nic(link=LINK, pci=vf.pf.pci))
-    assert (found["sriov"], found["sriovVfs"], found["vendor"], found["deviceID"]) == (True, 1, "15b3", "1017")
+    values = attributes(Nic(link=LINK, pci=vf.pf.pci))
+    assert (values["sriov"], values["sriovVfs"], values["vendor"], values["deviceID"]) == (True, 1, "15b3", "1017")
 
 
 def test_infiniband_has_an_encapsulation_of_its_own() -> None:
@@ -136,9 +136,9 @@ def test_infiniband_has_an_encapsulation_of_its_own() -> None:
 
 def test_as_many_addresses_are_published_as_an_attribute_holds() -> None:
     addresses = tuple(f"10.100.100.{number}/24" for number in (9, 1, 5, 7, 3))
-    found = attributes(Nic(link=LINK, addresses=addresses))
-    assert found["ipv4"] == "10.100.100.1/24,10.100.100.3/24,10.100.100.5/24,10.100.100.7/24"
-    assert "ipv6" not in found
+    values = attributes(Nic(link=LINK, addresses=addresses))
+    assert values["ipv4"] == "10.100.100.1/24,10.100.100.3/24,10.100.100.5/24,10.100.100.7/24"
+    assert "ipv6" not in values
 
 
 def test_a_long_alias_is_cut_between_characters() -> None:
@@ -172,5 +172,5 @@ def test_a_device_that_a_claim_has_keeps_its_attributes(vf: Nic) -> None:
 def test_a_function_may_have_no_numa_node(vf: Nic) -> None:
     pci: PciDevice | None = vf.pci
     assert pci is not None
-    found = attributes(replace(vf, pci=replace(pci, numa_node=None, sriov=SriovPf(total_vfs=0, vfs=()))))
-    assert not {"numaNode", "resource.kubernetes.io/numaNode"} & found.keys()
+    values = attributes(replace(vf, pci=replace(pci, numa_node=None, sriov=SriovPf(total_vfs=0, vfs=()))))
+    assert not {"numaNode", "resource.kubernetes.io/numaNode"} & values.keys()

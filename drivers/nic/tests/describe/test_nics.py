@@ -32,7 +32,7 @@ def plug(node: FakeNode, *pci: FakePci) -> None:
 
 
 def plug_pf(node: FakeNode, vfs: int) -> None:
-    """A PF, ens1f0np0, with VFs ens1f0v0 and so on, and an RDMA device for each."""
+    """Write a PF, ens1f0np0, with VFs ens1f0v0 and so on, and an RDMA device for each."""
     virtual = (
         replace(ETHERNET, address=vf_address(number), device=0x1018, physical_function=PF) for number in range(vfs)
     )
@@ -63,15 +63,15 @@ def test_a_vf_knows_its_pf_and_its_number(dra_node: FakeNode) -> None:
         assert vf.link.name == f"ens1f0v{number}"
         assert vf.pf is not None
         assert (vf.pf.number, vf.pf.interface, vf.pf.link, vf.pf.mtu) == (number, "ens1f0np0", 2, 9000)
-        assert [each.name for each in vf.rdma] == [f"mlx5_{number + 1}"]
+        assert [device.name for device in vf.rdma] == [f"mlx5_{number + 1}"]
         assert vf.rdma[0].nodes == (f"/dev/infiniband/umad{number}", f"/dev/infiniband/uverbs{number}")
 
 
 def test_more_vfs_than_a_slice_holds(dra_node: FakeNode) -> None:
     plug_pf(dra_node, 200)
-    found = read(dra_node)
-    assert len(found) == 201
-    assert [each.pf.number for each in found if each.pf is not None] == list(range(200))
+    nics = read(dra_node)
+    assert len(nics) == 201
+    assert [nic.pf.number for nic in nics if nic.pf is not None] == list(range(200))
 
 
 def test_two_ports_of_one_function_have_their_own_interface_and_rdma_device(dra_node: FakeNode) -> None:
@@ -79,14 +79,14 @@ def test_two_ports_of_one_function_have_their_own_interface_and_rdma_device(dra_
     for port in (0, 1):
         write_interface(dra_node, f"ens1d{port}", 2 + port, f"{ROOT}/{PF}", dev_port=port)
         write_rdma_device(dra_node, f"mlx4_{port}", f"{ROOT}/{PF}", port, interfaces=[f"ens1d{port}"])
-    found = read(dra_node)
-    assert [(each.port, each.rdma[0].name) for each in found] == [(0, "mlx4_0"), (1, "mlx4_1")]
+    nics = read(dra_node)
+    assert [(nic.port, nic.rdma[0].name) for nic in nics] == [(0, "mlx4_0"), (1, "mlx4_1")]
 
 
 def test_a_representor_of_a_vf_is_no_device(dra_node: FakeNode) -> None:
     plug_pf(dra_node, 1)
     write_interface(dra_node, "ens1f0r0", 20, f"{ROOT}/{PF}", phys_port_name="pf0vf0")
-    assert [str(each) for each in read(dra_node)] == ["interface ens1f0np0", "interface ens1f0v0"]
+    assert [str(nic) for nic in read(dra_node)] == ["interface ens1f0np0", "interface ens1f0v0"]
 
 
 def test_a_virtio_interface_belongs_to_the_function_above_it(dra_node: FakeNode) -> None:
@@ -105,12 +105,12 @@ def test_a_device_with_rdma_alone(dra_node: FakeNode) -> None:
     assert (str(nic), nic.link, nic.infiniband) == ("RDMA device rdmap0s6", None, False)
 
 
-def test_infiniband_is_told_by_its_interface_and_by_its_ports(dra_node: FakeNode) -> None:
+def test_infiniband_is_known_by_its_interface_and_by_its_ports(dra_node: FakeNode) -> None:
     plug(dra_node, ETHERNET)
     write_rdma_device(dra_node, "mlx5_0", f"{ROOT}/{PF}", 0, layer="InfiniBand")
-    assert [each.infiniband for each in read(dra_node)] == [True]
+    assert [nic.infiniband for nic in read(dra_node)] == [True]
     write_interface(dra_node, "ibs1", 2, f"{ROOT}/{PF}", type=32)
-    assert [each.infiniband for each in read(dra_node)] == [True]
+    assert [nic.infiniband for nic in read(dra_node)] == [True]
 
 
 def test_an_rdma_device_in_software_belongs_to_its_interface(dra_node: FakeNode) -> None:
@@ -119,10 +119,10 @@ def test_an_rdma_device_in_software_belongs_to_its_interface(dra_node: FakeNode)
     write_rdma_device(dra_node, "rxe0", "virtual", 0)
     dra_node.file("/sys/devices/virtual/infiniband/rxe0/parent", "ens1\n")
     (nic,) = read(dra_node)
-    assert [each.name for each in nic.rdma] == ["rxe0"]
+    assert [device.name for device in nic.rdma] == ["rxe0"]
 
 
-def test_a_port_tells_its_state(dra_node: FakeNode) -> None:
+def test_a_port_has_its_state(dra_node: FakeNode) -> None:
     plug_pf(dra_node, 1)
     (port,) = read(dra_node)[1].rdma[0].ports
     assert (port.state, port.physical_state, port.link_layer) == ("ACTIVE", "LinkUp", "Ethernet")
@@ -138,21 +138,21 @@ def test_a_speed_that_is_not_known_is_none(dra_node: FakeNode) -> None:
 def test_global_addresses_belong_to_a_device(dra_node: FakeNode) -> None:
     addresses = (Address(address="10.0.0.1/24"), Address(address="fe80::1/64", scope=253))
     snapshot = Snapshot([Link(index=2, name="eth0")], {2: addresses})
-    assert [each.addresses for each in read(dra_node, snapshot)] == [("10.0.0.1/24",)]
+    assert [nic.addresses for nic in read(dra_node, snapshot)] == [("10.0.0.1/24",)]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_device_that_is_read_alone_is_the_same(dra_node: FakeNode, machine: str) -> None:
     MACHINES[machine].write(dra_node)
     snapshot = FilesNamespace(dra_node.node).run(lambda network: network.snapshot())
-    found = read_nics(dra_node.node, snapshot)
-    assert found
-    for nic in found[:20]:
+    nics = read_nics(dra_node.node, snapshot)
+    assert nics
+    for nic in nics[:20]:
         places = {nic.pci.address} if nic.pci is not None else {nic.link.name} if nic.link is not None else set()
         alone = read_nics(dra_node.node, snapshot, places)
         assert nic in alone
         if nic.pf is not None:
-            assert {each.pci.address for each in alone if each.pci is not None} == {*places, nic.pf.pci.address}
+            assert {other.pci.address for other in alone if other.pci is not None} == {*places, nic.pf.pci.address}
 
 
 def test_nothing_is_read_where_no_device_is(dra_node: FakeNode) -> None:

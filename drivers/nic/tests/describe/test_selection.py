@@ -54,21 +54,21 @@ def test_what_the_node_needs_stays_with_it(
 ) -> None:
     snapshot = Snapshot(links, {}, uplinks)
     settings = NicSettings(protect=("mgmt*",), software=("dummy", "macvlan", "vlan"))
-    found = kept(read_nics(Host(dra_node.root), snapshot), snapshot, settings)
-    assert found.keys() == reasons.keys()
+    kept_by_index = kept(read_nics(Host(dra_node.root), snapshot), snapshot, settings)
+    assert kept_by_index.keys() == reasons.keys()
     for index, reason in reasons.items():
-        assert reason in found[index]
+        assert reason in kept_by_index[index]
 
 
 # -- shared parents
 
 
 def devices(*links: Link) -> tuple[Nic, ...]:
-    return tuple(Nic(link=each) for each in links)
+    return tuple(Nic(link=link) for link in links)
 
 
 def names(nics: Sequence[Nic]) -> set[str]:
-    return {str(each).removeprefix("interface ") for each in nics if each.shared}
+    return {str(nic).removeprefix("interface ") for nic in nics if nic.shared}
 
 
 def test_an_uplink_is_shared_only_by_its_full_name() -> None:
@@ -91,9 +91,9 @@ def test_an_uplink_is_shared_only_by_its_full_name() -> None:
 def test_what_may_be_shared(parent: Link, settings: NicSettings, reason: str) -> None:
     snapshot = Snapshot([parent, link(9, "m0", "macvlan", parent=2)], {}, {2})
     (nic,) = shared(devices(parent), snapshot, settings)
-    found = kept([nic], snapshot, settings)
-    assert found.get(2, "").startswith(reason)
-    assert bool(found) == bool(reason)
+    reasons = kept([nic], snapshot, settings)
+    assert reasons.get(2, "").startswith(reason)
+    assert bool(reasons) == bool(reason)
 
 
 # -- physical functions
@@ -135,5 +135,5 @@ def test_a_pf_with_vfs_is_a_device_only_where_that_is_asked_for_and_harmless(
     dra_node: FakeNode, vf: str, mode: str, settings: NicSettings, reason: str
 ) -> None:
     nics = pf_and_vf(dra_node, vf, mode)
-    snapshot = Snapshot([each.link for each in nics if each.link is not None])
+    snapshot = Snapshot([nic.link for nic in nics if nic.link is not None])
     assert kept(nics, snapshot, settings).get(2, "") == reason

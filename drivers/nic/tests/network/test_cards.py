@@ -1,4 +1,4 @@
-"""What kernel drivers tell of cards: firmware, and the mode of the eswitch. No kernel here has such a card."""
+"""What kernel drivers know of cards: firmware, and the mode of the eswitch. No kernel here has such a card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyroute2.netlink.devlink import DEVLINK_NAMES
 from pyroute2.netlink.exceptions import NetlinkError
 
 CARDS = {"0000:3b:00.0": 1, "0000:3b:00.1": 0, "0000:3b:00.2": None, "0000:5e:00.0": 7}
-"""Numbers of modes by PCI address; None for a card without an eswitch, 7 for a mode that nobody knows."""
+"""Numbers of modes by PCI address; None for a card without an eswitch, 7 for an unknown mode."""
 
 
 class FakeDevlink:
@@ -42,9 +42,9 @@ class FakeDevlink:
     def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
         assert command == self.family
         assert decoded(kind, content.fields)["cmd"] == DEVLINK_NAMES["DEVLINK_CMD_GET"]
-        found = [("auxiliary", "mlx5_core.sf.4"), *(("pci", each) for each in CARDS)]
+        devices = [("auxiliary", "mlx5_core.sf.4"), *(("pci", address) for address in CARDS)]
         return [
-            decoded(kind, {}, ("DEVLINK_ATTR_BUS_NAME", bus), ("DEVLINK_ATTR_DEV_NAME", name)) for bus, name in found
+            decoded(kind, {}, ("DEVLINK_ATTR_BUS_NAME", bus), ("DEVLINK_ATTR_DEV_NAME", name)) for bus, name in devices
         ]
 
     def close(self) -> None:
@@ -52,23 +52,23 @@ class FakeDevlink:
 
 
 def decoded(kind: Kind, fields: dict[str, int], *attributes: tuple[str, Any]) -> Any:
-    """A message, written and read again."""
+    """Write a message, and read it again."""
     message = kind()
     message.update(fields)
     message["attrs"] = list(attributes)
     message.encode()
-    found = kind(bytes(message.data))
-    found.decode()
-    return found
+    again = kind(bytes(message.data))
+    again.decode()
+    return again
 
 
-def test_devlink_tells_the_mode_of_each_card_with_an_eswitch() -> None:
+def test_devlink_has_the_mode_of_each_card_with_an_eswitch() -> None:
     devlink = FakeDevlink()
     assert read_eswitch_modes(lambda: devlink) == {"0000:3b:00.0": "switchdev", "0000:3b:00.1": "legacy"}
     assert devlink.closed
 
 
-def test_a_kernel_without_devlink_tells_nothing() -> None:
+def test_a_kernel_without_devlink_has_no_modes() -> None:
     devlink = FakeDevlink(known=False)
     assert read_eswitch_modes(lambda: devlink) == {}
     assert devlink.closed

@@ -40,7 +40,7 @@ def test_features_and_channels_are_switched_in_the_pod_and_restored(
     made = run_sandbox(nic_driver, "pod1")
     now = settings(pod, "nic0")
     switched = {name for name, is_on in now.features.items() if is_on != there.features[name]}
-    segmentation = {f"tx-{each}-segmentation" for each in ("tcp", "tcp-ecn", "tcp-mangleid", "tcp6")}
+    segmentation = {f"tx-{protocol}-segmentation" for protocol in ("tcp", "tcp-ecn", "tcp-mangleid", "tcp6")}
     assert switched == {*segmentation, "tx-checksum-sctp", "rx-gro"}
     assert (now.channels["rx"], there.channels["rx"]) == (1, 2)
     stop_sandbox(nic_driver, made)
@@ -77,7 +77,7 @@ def test_a_feature_that_another_one_prevents_is_undone(nic_driver: DriverHarness
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"features": {"tx-warp": True}}, r"features\.tx-warp is no feature that it has; it has .*rx-gro, .*"),
         ({"features": {"rx-lro": True}}, r"features\.rx-lro is fixed for it and cannot be switched"),
@@ -88,11 +88,11 @@ def test_a_feature_that_another_one_prevents_is_undone(nic_driver: DriverHarness
     ],
 )
 def test_what_the_interface_does_not_have_is_refused_before_anything_changes(
-    nic_driver: DriverHarness, networks: PrivateNetworks, config: dict[str, Any], told: str
+    nic_driver: DriverHarness, networks: PrivateNetworks, config: dict[str, Any], message: str
 ) -> None:
     before = networks.node.state()
     asked = claim(ONE, config=NicConfig(ethtool=EthtoolConfig.model_validate(config)))
-    with pytest.raises(PermanentError, match=rf"device nic0 \(interface nic0\): ethtool.*{told}"):
+    with pytest.raises(PermanentError, match=rf"device nic0 \(interface nic0\): ethtool.*{message}"):
         nic_driver.prepare(asked)
     assert networks.node.state() == before
 
@@ -100,8 +100,8 @@ def test_what_the_interface_does_not_have_is_refused_before_anything_changes(
 def test_an_interface_without_channels_shows_none(networks: PrivateNetworks) -> None:
     networks.node.ip("link add link wire0 name mac0 type macvlan mode bridge")
     with closing(networks.open(None)) as node:
-        found, limits = node.run(lambda network: (network.ethtool("mac0"), network.ethtool_limits("mac0")))
-        assert (found.channels, found.rings) == ({}, {})
+        settings, limits = node.run(lambda network: (network.ethtool("mac0"), network.ethtool_limits("mac0")))
+        assert (settings.channels, settings.rings) == ({}, {})
         assert isinstance(limits, EthtoolLimits)
         assert "tx-scatter-gather" in limits.fixed
         with pytest.raises(NetworkError, match="interface mac0 does not support to set channels rx 2"):

@@ -1,4 +1,4 @@
-"""The kernel's network: what is written is read again, and what the kernel refuses is told in a sentence."""
+"""The kernel's network: what is written is read again, and what the kernel refuses is a sentence."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_an_interface_is_found_by_either_name(node: KernelNamespace) -> None:
     def find(network: Network) -> list[int | None]:
         network.add_altname(NIC0, "dra-an-alternative-name-that-is-long")
         names = ("nic0", "dra-an-alternative-name-that-is-long", "nic7")
-        assert [network.index(each) for each in names] == [NIC0, NIC0, 0]
-        return [each and each.index for each in map(network.find, names)]
+        assert [network.index(name) for name in names] == [NIC0, NIC0, 0]
+        return [link and link.index for link in map(network.find, names)]
 
     assert node.run(find) == [NIC0, NIC0, None]
-    (listed,) = [each for each in node.run(lambda network: network.links()) if each.index == NIC0]
+    (listed,) = [link for link in node.run(lambda network: network.links()) if link.index == NIC0]
     assert node.run(lambda network: network.find("nic0")) == listed
 
 
@@ -63,11 +63,11 @@ def test_the_rest_of_an_addresss_life_is_read(node: KernelNamespace) -> None:
         network.add_address(NIC0, limited)
         return network.addresses()[NIC0]
 
-    (found,) = [each for each in node.run(add) if each.address == limited.address]
-    assert found.valid is not None
-    assert found.preferred is not None
-    assert 900 < found.valid <= 1000
-    assert 400 < found.preferred <= 500
+    (read,) = [address for address in node.run(add) if address.address == limited.address]
+    assert read.valid is not None
+    assert read.preferred is not None
+    assert 900 < read.valid <= 1000
+    assert 400 < read.preferred <= 500
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_exists_already_is_no_error(node: KernelNamespace, networks: Privat
 
 
 @pytest.mark.parametrize(
-    ("change", "number", "told"),
+    ("change", "number", "message"),
     [
         (
             lambda network: network.change(NIC0, name="nic1"),
@@ -134,10 +134,10 @@ def test_what_exists_already_is_no_error(node: KernelNamespace, networks: Privat
         ),
     ],
 )
-def test_a_refusal_is_told_with_the_kernels_reason(
-    node: KernelNamespace, change: Callable[[Network], None], number: int, told: str
+def test_a_refusal_has_the_kernels_reason(
+    node: KernelNamespace, change: Callable[[Network], None], number: int, message: str
 ) -> None:
-    with pytest.raises(NetworkError, match=told) as refused:
+    with pytest.raises(NetworkError, match=message) as refused:
         node.run(change)
     assert refused.value.errno == number
 
@@ -151,7 +151,7 @@ def test_a_namespace_that_does_not_exist_cannot_be_opened() -> None:
 def test_an_interface_moves_and_gets_its_name_by_one_message(
     node: KernelNamespace, networks: PrivateNetworks, taken: bool
 ) -> None:
-    """Also if the other namespace has its old name. If the new one is taken, the tag tells where it is."""
+    """Also if the other namespace has its old name. If the new one is taken, the tag shows where it is."""
     pod = networks.add_pod("pod1")
     pod.ip("link add nic0 type veth peer name net1" if taken else "link add nic0 type veth peer name other")
 
@@ -196,7 +196,7 @@ def test_a_thread_is_in_the_namespace_for_as_long_as_a_function_runs_there(node:
     assert node.run(lambda network: network.find("nic0")) is not None, "another socket is opened after an error"
 
 
-def test_events_tell_that_something_has_changed(networks: PrivateNetworks) -> None:
+def test_events_report_that_something_has_changed(networks: PrivateNetworks) -> None:
     with closing(networks.node.enter(LinkEvents)) as events:
         while events.receive(0.1) is not None:
             continue

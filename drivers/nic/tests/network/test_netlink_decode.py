@@ -1,4 +1,4 @@
-"""What the kernel tells is read from bytes: messages of pyroute2, also about cards that no machine here has."""
+"""The kernel's answers are read from bytes: messages of pyroute2, also about cards that no machine here has."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_an_interface_in_software_is_read() -> None:
 
 def test_the_parent_of_an_interface_in_another_namespace_is_none() -> None:
     attributes: Attributes = [("IFLA_IFNAME", "nic0"), ("IFLA_LINK", 3), ("IFLA_LINK_NETNSID", 0)]
-    found = read_link(*encoded(ifinfmsg, {"index": 7}, attributes))
-    assert (found.parent, found.state, found.up, found.mac, found.table) == (0, "unknown", False, "", 0)
+    link = read_link(*encoded(ifinfmsg, {"index": 7}, attributes))
+    assert (link.parent, link.state, link.up, link.mac, link.table) == (0, "unknown", False, "", 0)
 
 
 def test_an_address_of_infiniband_is_read() -> None:
@@ -77,8 +77,8 @@ def test_an_address_of_infiniband_is_read() -> None:
     data, begin = encoded(ifinfmsg, {"index": 7, "ifi_type": 32}, [("IFLA_IFALIAS", "x" * 19)])
     message = bytearray(data[begin : -len(BEFORE)])
     message[-22:] = b"\x01\x00" + bytes.fromhex(GUID.replace(":", ""))
-    found = read_link(bytes(message), 0)
-    assert (found.arp_type, found.mac) == (32, GUID)
+    link = read_link(bytes(message), 0)
+    assert (link.arp_type, link.mac) == (32, GUID)
 
 
 def test_the_virtual_functions_of_a_card_are_read() -> None:
@@ -95,7 +95,7 @@ def test_the_virtual_functions_of_a_card_are_read() -> None:
         ("IFLA_VF_MAC", {"vf": 127, "mac": "02:00:00:00:00:11"}),
         ("IFLA_VF_SPOOFCHK", {"vf": 127, "spoofchk": NOTHING}),
     ]
-    infos = [("IFLA_VF_INFO", nested(*each)) for each in (first, second)]
+    infos = [("IFLA_VF_INFO", nested(*settings)) for settings in (first, second)]
     attributes: Attributes = [("IFLA_IFNAME", "pf0"), ("IFLA_VFINFO_LIST", nested(*infos))]
     assert read_link(*encoded(ifinfmsg, {"index": 7}, attributes)).vfs == (
         VfSettings(
@@ -127,8 +127,8 @@ def test_every_setting_of_a_virtual_function_is_read_as_it_is_written() -> None:
     )
     read: dict[str, Any] = {}
     for _, content in vf_changes(7, settings):
-        (found,) = read_link(*encoded(ifinfmsg, content.fields, content.attributes)).vfs
-        read |= {key: value for key, value in asdict(found).items() if value is not None}
+        (vf,) = read_link(*encoded(ifinfmsg, content.fields, content.attributes)).vfs
+        read |= {key: value for key, value in asdict(vf).items() if value is not None}
     assert VfSettings(**read) == settings
 
 
@@ -191,9 +191,9 @@ def test_a_route_with_one_next_hop_is_read() -> None:
 def test_a_default_route_with_several_next_hops_is_read() -> None:
     hops = [{"oif": 7, "hops": 0}, {"oif": 8, "hops": 1}]
     fields = {"family": AF_INET6, "dst_len": 0, "table": 254, "type": 1, "flags": 0x200}
-    found = read_route(*encoded(rtmsg, fields, [("RTA_MULTIPATH", hops)]))
-    assert (found.route.destination, found.link, found.hops, found.cached) == ("::/0", 0, (7, 8), True)
-    assert found.is_default
+    entry = read_route(*encoded(rtmsg, fields, [("RTA_MULTIPATH", hops)]))
+    assert (entry.route.destination, entry.link, entry.hops, entry.cached) == ("::/0", 0, (7, 8), True)
+    assert entry.is_default
 
 
 @pytest.mark.parametrize("other", [{"type": 7}, {"table": 100}, {"dst_len": 8}])
@@ -206,8 +206,8 @@ def test_a_route_that_is_no_default_route_of_the_node(other: Mapping[str, int]) 
 def test_a_permanent_neighbour_is_read_and_no_other() -> None:
     attributes: Attributes = [("NDA_DST", "fd00::9"), ("NDA_LLADDR", "02:00:00:00:00:09")]
     fields = {"family": AF_INET6, "ifindex": 7, "state": 0x80}
-    found = (7, Neighbour(address="fd00::9", mac="02:00:00:00:00:09"))
-    assert read_neighbour(*encoded(ndmsg, fields, attributes)) == found
+    read = (7, Neighbour(address="fd00::9", mac="02:00:00:00:00:09"))
+    assert read_neighbour(*encoded(ndmsg, fields, attributes)) == read
     assert read_neighbour(*encoded(ndmsg, {**fields, "state": 2}, attributes)) is None
     assert read_neighbour(*encoded(ndmsg, fields, attributes[:1])) is None
 

@@ -33,7 +33,7 @@ class Kernel:
     def __init__(self, *answers: str) -> None:
         self.sent: list[str] = []
         self.is_closed = False
-        self._answers = [bytes.fromhex(each) for each in answers]
+        self._answers = [bytes.fromhex(answer) for answer in answers]
 
     def send(self, message: bytes) -> int:
         self.sent.append(message.hex())
@@ -42,9 +42,9 @@ class Kernel:
     def recv(self, size: int) -> bytes:
         if not self._answers:
             raise TimeoutError("timed out")
-        found = self._answers.pop(0)
-        assert len(found) <= size
-        return found
+        answer = self._answers.pop(0)
+        assert len(answer) <= size
+        return answer
 
     def close(self) -> None:
         self.is_closed = True
@@ -86,15 +86,15 @@ def test_a_device_is_moved_by_its_index_and_an_open_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "message"),
     [
         (errno.EOPNOTSUPP, "refused to move RDMA device mlx5_1 to another network namespace: Operation not supported"),
         (errno.EPERM, "refused to move RDMA device mlx5_1 to another network namespace: Operation not permitted"),
     ],
 )
-def test_what_the_kernel_refuses_is_a_sentence(number: int, told: str) -> None:
+def test_what_the_kernel_refuses_is_a_sentence(number: int, message: str) -> None:
     kernel = Kernel(refusal(number))
-    with pytest.raises(NetworkError, match=told) as caught:
+    with pytest.raises(NetworkError, match=message) as caught:
         move(lambda: kernel, "mlx5_1", 3, 9)
     assert caught.value.errno == number
     assert kernel.is_closed

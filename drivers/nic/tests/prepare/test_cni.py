@@ -66,18 +66,18 @@ class Cni:
         self.write()
 
     def write(self, *, version: str = "1.0.0", **second: Any) -> None:
-        """The network; fields of its second plugin."""
+        """Write the network; fields of its second plugin."""
         plugins = [{"type": "noting", "mark": mark, "log": str(self._log)} for mark in ("a", "b")]
         plugins[1] |= second
         self._node.file(self.path, json.dumps({"name": "chained", "cniVersion": version, "plugins": plugins}))
 
     def calls(self) -> list[dict[str, Any]]:
-        """What the plugins were asked, in order."""
+        """Return what the plugins were asked, in order."""
         return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
 
     def commands(self) -> list[str]:
-        """Command and mark of each call."""
-        return [f"{each['CNI_COMMAND']} {each['config']['mark']}" for each in self.calls()]
+        """Return command and mark of each call."""
+        return [f"{call['CNI_COMMAND']} {call['config']['mark']}" for call in self.calls()]
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def nic_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -
 def make_driver(node: FakeNode, dra_driver: Any, networks: PrivateNetworks, **named: Any) -> DriverHarness:
     settings = NicSettings(software=("veth",), protect=("wire*",))
     made = partial(NicDriver, effects=node.effects, open_namespace=networks.open, **named)
-    found: DriverHarness = dra_driver(made, settings=settings)
-    return found
+    harness: DriverHarness = dra_driver(made, settings=settings)
+    return harness
 
 
 EVERYTHING = ["ADD a", "ADD b", "CHECK a", "CHECK b", "DEL b", "DEL a"]
@@ -114,10 +114,10 @@ def test_plugins_are_chained_after_the_interface_and_undone_before_it_returns(
     assert first["hasNamespace"]
     assert (first["CNI_CONTAINERID"], first["CNI_IFNAME"]) == ("sandbox-pod1", "net1")
     assert "K8S_POD_NAMESPACE=default;K8S_POD_NAME=name-uid-1;" in first["CNI_ARGS"]
-    told = first["config"]["prevResult"]
-    assert [each["address"] for each in told["ips"]] == ["10.1.1.5/24", "fd07::5/64"]
-    assert told["routes"] == [{"dst": "10.2.0.0/16", "gw": "10.1.1.1"}]
-    assert told["interfaces"][0]["sandbox"] == first["CNI_NETNS"]
+    previous = first["config"]["prevResult"]
+    assert [ip["address"] for ip in previous["ips"]] == ["10.1.1.5/24", "fd07::5/64"]
+    assert previous["routes"] == [{"dst": "10.2.0.0/16", "gw": "10.1.1.1"}]
+    assert previous["interfaces"][0]["sandbox"] == first["CNI_NETNS"]
     assert second["config"]["prevResult"]["dns"] == {"domain": "a"}
     assert (first["config"]["name"], first["config"]["cniVersion"]) == ("chained", "1.0.0")
     cni.write(mark="changed since")
@@ -138,8 +138,8 @@ def run_and_report(driver: DriverHarness) -> dict[str, Any]:
     reported: list[DeviceStatus] = []
     made = replace(sandbox(driver, "pod1"), report=lambda _claim, _device, status: reported.append(status))
     driver.plugin.dra_run_pod_sandbox(made, driver.node.node)
-    (found,) = reported
-    return dict(found.data)
+    (status,) = reported
+    return dict(status.data)
 
 
 def test_the_result_of_the_plugins_is_in_the_status_of_the_claim(
@@ -153,9 +153,7 @@ def test_the_result_of_the_plugins_is_in_the_status_of_the_claim(
     assert "cniCheck" not in data
 
 
-def test_a_check_that_fails_is_told_in_the_status(
-    nic_driver: DriverHarness, networks: PrivateNetworks, cni: Cni
-) -> None:
+def test_a_check_that_fails_is_in_the_status(nic_driver: DriverHarness, networks: PrivateNetworks, cni: Cni) -> None:
     cni.write(fail="CHECK")
     pod = networks.add_pod("pod1")
     nic_driver.prepare(claim(ONE, config=CHAINED))
@@ -170,8 +168,8 @@ def test_a_plugin_that_fails_returns_all_interfaces_of_the_pod(
     before = networks.node.state()
     pod = networks.add_pod("pod1")
     prepared = nic_driver.prepare(claim(BOTH, config=NicConfig(cni=CniConfig(conflist="chained"))))
-    told = r"ADD of CNI plugin noting of network chained for device nic0 .*failed: no more tags of 7"
-    with pytest.raises(RetriableError, match=told):
+    message = r"ADD of CNI plugin noting of network chained for device nic0 .*failed: no more tags of 7"
+    with pytest.raises(RetriableError, match=message):
         run_sandbox(nic_driver, "pod1")
     assert cni.commands()[-2:] == ["DEL b", "DEL a"]
     wait_for_state(networks.node, before)
@@ -245,7 +243,7 @@ def test_a_kill_while_a_plugin_works_is_repaired(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "other"}, r"chained: no \*\.conflist in /etc/cni/net\.d of the node has this name; there is other"),
         ({"cniVersion": "0.2.0"}, r"cniVersion must be one of 0\.4\.0, 1\.0\.0, 1\.1\.0, is '0\.2\.0'"),
@@ -255,13 +253,15 @@ def test_a_kill_while_a_plugin_works_is_repaired(
     ],
 )
 def test_a_network_that_cannot_be_used_is_refused_when_the_claim_is_prepared(
-    nic_driver: DriverHarness, networks: PrivateNetworks, cni: Cni, change: dict[str, Any], told: str
+    nic_driver: DriverHarness, networks: PrivateNetworks, cni: Cni, change: dict[str, Any], message: str
 ) -> None:
     before = networks.node.state()
     content = json.loads(nic_driver.node.path(cni.path).read_text())
     nic_driver.node.file(cni.path, json.dumps({**content, **change}))
     asked = claim(ONE, config=CHAINED)
-    with pytest.raises(PermanentError, match=rf"device nic0 \(interface nic0\): cni\.conflist chained: {told}|{told}"):
+    with pytest.raises(
+        PermanentError, match=rf"device nic0 \(interface nic0\): cni\.conflist chained: {message}|{message}"
+    ):
         nic_driver.prepare(asked)
     assert networks.node.state() == before
 
@@ -274,14 +274,14 @@ def test_a_network_of_an_older_version_is_called_with_its_results(
     nic_driver.prepare(claim(ONE, config=CHAINED))
     run_sandbox(nic_driver, "pod1")
     ips = cni.calls()[0]["config"]["prevResult"]["ips"]
-    assert [each["version"] for each in ips] == ["4", "6"]
+    assert [ip["version"] for ip in ips] == ["4", "6"]
 
 
 def plugins_of_others() -> Path | None:
-    """A directory with the plugins of the CNI project: installed, or in the cache of the tests' clusters."""
+    """Find a directory with the plugins of the CNI project: installed, or in the cache of the tests' clusters."""
     cache = Path(os.environ.get("DRA_SDK_CACHE", Path.home() / ".cache/dra-sdk"))
-    found = shutil.which("tuning", path=f"/opt/cni/bin:/usr/lib/cni:{cache / 'runtime/usr/lib/cni'}")
-    return Path(found).parent if found else None
+    program = shutil.which("tuning", path=f"/opt/cni/bin:/usr/lib/cni:{cache / 'runtime/usr/lib/cni'}")
+    return Path(program).parent if program else None
 
 
 def test_plugins_of_the_cni_project_configure_the_interface(
@@ -314,14 +314,14 @@ def test_plugins_of_the_cni_project_configure_the_interface(
 
 @pytest.fixture
 def host_root(tmp_path: Path) -> Iterator[Path]:
-    """The root of another host: it has its own procfs, a plugin, and the libraries of that plugin."""
+    """Make the root of another host: it has its own procfs, a plugin, and the libraries of that plugin."""
     directory = plugins_of_others()
     if os.geteuid() or directory is None or shutil.which("ldd") is None:
         pytest.skip("this needs root, ldd and the plugins of the CNI project")
     root = tmp_path / "host"
     plugin = directory / "tuning"
     listed = subprocess.run(["ldd", str(plugin)], capture_output=True, text=True, check=False).stdout
-    for source, place in [(each, each) for each in re.findall(r"/\S+", listed)] + [
+    for source, place in [(library, library) for library in re.findall(r"/\S+", listed)] + [
         (str(plugin), "/opt/cni/bin/tuning")
     ]:
         copy = root / place.lstrip("/")

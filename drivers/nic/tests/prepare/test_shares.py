@@ -39,8 +39,8 @@ def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> Dr
     """nic0 is shared."""
     settings = NicSettings(software=("veth",), shared=("nic0",), protect=("wire*",))
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open)
-    found: DriverHarness = dra_driver(made, settings=settings)
-    return found
+    harness: DriverHarness = dra_driver(made, settings=settings)
+    return harness
 
 
 class NetworkWithoutIpvlan:
@@ -79,12 +79,12 @@ def ipvlan_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks
     is_real = has_ipvlan(networks)
 
     def opened(path: Path | None) -> Namespace:
-        found = networks.open(path)
-        return found if is_real else NamespaceWithoutIpvlan(found)
+        namespace = networks.open(path)
+        return namespace if is_real else NamespaceWithoutIpvlan(namespace)
 
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=opened)
-    found: DriverHarness = dra_driver(made, settings=settings)
-    return found
+    harness: DriverHarness = dra_driver(made, settings=settings)
+    return harness
 
 
 def configured(address: str) -> NicConfig:
@@ -92,10 +92,10 @@ def configured(address: str) -> NicConfig:
 
 
 def share(driver: DriverHarness, networks: PrivateNetworks, number: int) -> tuple[Any, PodSandbox, PrivateNamespace]:
-    """A claim with a share, its pod's sandbox that runs, and the namespace of that."""
+    """Make a claim with a share, its pod's sandbox that runs, and the namespace of that."""
     pod = networks.add_pod(f"pod{number}")
     prepared = driver.prepare(claim(SHARED, config=configured(f"10.50.0.{number}/24")))
-    (held,) = [each for each in driver.held if each.uid == prepared.ref.uid]
+    (held,) = [claim for claim in driver.held if claim.uid == prepared.ref.uid]
     made = replace(sandbox(driver, f"pod{number}", f"uid-{number}"), claims=(held,))
     nic_driver(driver).dra_run_pod_sandbox(made, driver.node.node)
     return prepared, made, pod
@@ -164,7 +164,7 @@ def test_a_share_that_cannot_be_attached_leaves_nothing(driver: DriverHarness, n
     wait_for_state(networks.node, before)
 
 
-def test_a_parent_that_has_gone_is_told(driver: DriverHarness, networks: PrivateNetworks) -> None:
+def test_a_parent_that_no_longer_exists_is_reported(driver: DriverHarness, networks: PrivateNetworks) -> None:
     networks.add_pod("pod1")
     driver.prepare(claim(SHARED))
     networks.node.ip("link del nic0")
@@ -173,7 +173,7 @@ def test_a_parent_that_has_gone_is_told(driver: DriverHarness, networks: Private
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         (NicConfig(interface=InterfaceConfig(mtu=4001)), r"interface\.mtu 4001 exceeds 4000, the MTU of nic0"),
         (configured("10.9.0.1/24"), r"10\.9\.0\.1 of interface\.addresses is used"),
@@ -187,8 +187,8 @@ def test_a_parent_that_has_gone_is_told(driver: DriverHarness, networks: Private
         ),
     ],
 )
-def test_what_a_share_cannot_have_is_refused(driver: DriverHarness, config: NicConfig, told: str) -> None:
-    with pytest.raises(PermanentError, match=told):
+def test_what_a_share_cannot_have_is_refused(driver: DriverHarness, config: NicConfig, message: str) -> None:
+    with pytest.raises(PermanentError, match=message):
         driver.prepare(claim(SHARED, config=config))
 
 

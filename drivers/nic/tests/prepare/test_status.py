@@ -44,14 +44,14 @@ def test_the_status_follows_the_interface(nic_driver: DriverHarness, networks: P
 def test_an_attachment_that_fails_has_its_reason_in_the_status(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
-    told = "device nic0 (interface nic0) cannot be called nic0 in the pod: the pod has an interface of this name"
+    message = "device nic0 (interface nic0) cannot be called nic0 in the pod: the pod has an interface of this name"
     with nic_driver.nri() as runtime:
         networks.add_pod("sandbox-1").ip("link add nic0 type veth peer name other")
         prepared = nic_driver.prepare(claim(ONE))
         pod = runtime.run_pod(prepared)  # a sandbox that fails would stay in containerd for ever
         with pytest.raises(RefusedError, match="cannot be called nic0 in the pod"):
             pod.create_container()
-        assert status_of(nic_driver, prepared) == ("False", "AttachFailed", told, None)
+        assert status_of(nic_driver, prepared) == ("False", "AttachFailed", message, None)
         pod.stop()
         networks.add_pod("sandbox-3")
         runtime.run_pod(prepared).create_container()
@@ -83,7 +83,7 @@ def test_a_pod_whose_sandbox_started_without_the_driver_gets_its_interface_with_
         assert "nic0" in networks.node.names()
 
 
-def test_a_pod_that_joins_a_claim_starts_when_the_first_has_gone(
+def test_a_pod_that_joins_a_claim_starts_when_the_first_has_ended(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     networks.add_pod("sandbox-1")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from dra_driver_nic.testing import write_interface
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.hardware import Host
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
+from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -36,25 +38,34 @@ BEFORE = VfSettings(
 
 
 class PfNetwork(FilesNetwork):
-    """The files of a node, whose PF keeps the settings of its VF 0."""
+    """The files of a node, whose PF keeps the settings of its VF 0 in a file, which outlives a process."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
+        self._file = host.root / "vf0.json"
         self.settings = BEFORE
         self.refuses = ""
 
+    @property
+    def settings(self) -> VfSettings:
+        return VfSettings(**json.loads(self._file.read_text()))
+
+    @settings.setter
+    def settings(self, settings: VfSettings) -> None:
+        self._file.write_text(json.dumps(asdict(settings)))
+
     def links(self) -> list[Link]:
-        return [replace(each, vfs=(self.settings,)) if each.index == 2 else each for each in super().links()]
+        return [replace(link, vfs=(self.settings,)) if link.index == 2 else link for link in super().links()]
 
     def snapshot(self) -> Snapshot:
         return Snapshot(self.links())
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         assert link == 2
-        given = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        given = {field.name: getattr(settings, field.name) for field in fields(settings)}
         if given.get(self.refuses) is not None:
             raise NetworkError(f"the kernel refused to set {self.refuses} of virtual function 0 of interface 2")
-        self.settings = replace(self.settings, **{name: each for name, each in given.items() if each is not None})
+        self.settings = replace(self.settings, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass
@@ -87,8 +98,8 @@ def driver(dra_node: FakeNode, dra_driver: Any, network: PfNetwork) -> DriverHar
     def made(settings: NicSettings) -> NicDriver:
         return NicDriver(settings, effects=dra_node.effects, open_namespace=opened)
 
-    found: DriverHarness = dra_driver(made, settings=NicSettings())
-    return found
+    harness: DriverHarness = dra_driver(made, settings=NicSettings())
+    return harness
 
 
 def configured(**settings: Any) -> Any:
@@ -102,6 +113,10 @@ def test_a_vf_has_its_settings_while_a_claim_has_it(driver: DriverHarness, netwo
     driver.unprepare(prepared)
     assert network.settings == BEFORE
     driver.assert_clean()
+
+
+def test_a_kill_at_every_write_leaves_no_setting_changed(driver: DriverHarness) -> None:
+    assert assert_survives_crashes(driver, configured(vlan=100, trust=True), lines=False) > 10
 
 
 def test_a_setting_that_is_refused_is_undone(driver: DriverHarness, network: PfNetwork) -> None:

@@ -22,25 +22,25 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_node_of_the_examples_is_what_the_driver_publishes(tmp_path: Path) -> None:
-    found = (EXAMPLES / "nodes" / FILE).read_text(encoding="utf-8")
-    assert found == document(tmp_path), "run python -m dra_driver_nic.testing.examples docs/examples/nodes"
+    committed = (EXAMPLES / "nodes" / FILE).read_text(encoding="utf-8")
+    assert committed == document(tmp_path), "run python -m dra_driver_nic.testing.examples docs/examples/nodes"
 
 
 def parameters(value: Any) -> Iterator[dict[str, Any]]:
-    """The configurations of this driver in an object."""
+    """Yield the configurations of this driver in an object."""
     if isinstance(value, dict):
         opaque = value.get("opaque")
         if isinstance(opaque, dict) and opaque.get("driver") == "dra.net":
             yield opaque["parameters"]
-        for each in value.values():
-            yield from parameters(each)
+        for child in value.values():
+            yield from parameters(child)
     elif isinstance(value, list):
-        for each in value:
-            yield from parameters(each)
+        for child in value:
+            yield from parameters(child)
 
 
 def yaml_blocks(text: str) -> list[str]:
-    return [each.partition("```")[0] for each in text.split("```yaml\n")[1:]]
+    return [block.partition("```")[0] for block in text.split("```yaml\n")[1:]]
 
 
 SOURCES = {
@@ -51,15 +51,15 @@ SOURCES = {
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_driver_understands_the_configuration_of_an_example(source: str) -> None:
-    documents = [each for text in SOURCES[source] for each in yaml.safe_load_all(text)]
-    for each in parameters(documents):
-        NicConfig.model_validate({key: value for key, value in each.items() if key not in {"apiVersion", "kind"}})
-        assert (each["apiVersion"], each["kind"]) == ("dra.net/v1alpha1", "NicConfig")
+    documents = [document for text in SOURCES[source] for document in yaml.safe_load_all(text)]
+    for config in parameters(documents):
+        NicConfig.model_validate({key: value for key, value in config.items() if key not in {"apiVersion", "kind"}})
+        assert (config["apiVersion"], config["kind"]) == ("dra.net/v1alpha1", "NicConfig")
 
 
 def test_the_policy_of_the_readme_selects_and_labels_devices(dra_node: FakeNode, tmp_path: Path) -> None:
     MACHINE.write(dra_node)
-    (policy,) = [each for each in yaml_blocks(README.read_text(encoding="utf-8")) if "DeviceOverlay" in each]
+    (policy,) = [block for block in yaml_blocks(README.read_text(encoding="utf-8")) if "DeviceOverlay" in block]
     file = tmp_path / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
     command = [sys.executable, "-m", "dra_sdk.cli.main", "discover", "nic", "-o", "yaml"]
@@ -67,8 +67,8 @@ def test_the_policy_of_the_readme_selects_and_labels_devices(dra_node: FakeNode,
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "overlay" not in done.stderr
-    devices = [each for found in yaml.safe_load_all(done.stdout) for each in found["spec"]["devices"]]
-    rails = {each["name"]: each["attributes"].get("topology.example.com/rail", {}).get("int") for each in devices}
+    devices = [device for published in yaml.safe_load_all(done.stdout) for device in published["spec"]["devices"]]
+    rails = {device["name"]: device["attributes"].get("topology.example.com/rail", {}).get("int") for device in devices}
     assert rails == {
         "pci-0000-3b-00-2": 0,
         "pci-0000-3b-00-3": 0,

@@ -22,21 +22,21 @@ MACHINE_NAMES = list(MACHINES)
 def plugged(dra_node: FakeNode, dra_driver: Any) -> Any:
     def plug(machine: str, settings: NicSettings | None = None) -> DriverHarness:
         MACHINES[machine].write(dra_node)
-        found: DriverHarness = dra_driver(
+        harness: DriverHarness = dra_driver(
             partial(NicDriver, effects=dra_node.effects, interval=0.05), settings=settings or NicSettings()
         )
-        return found
+        return harness
 
     return plug
 
 
 def facts(driver: DriverHarness, device: str, *names: str) -> Mapping[str, object]:
-    """Some attributes of a device; None for one that it does not have."""
-    found = driver.devices[device].attributes
-    return {name.removeprefix(f"{SRIOV}/"): found.get(name) for name in names}
+    """Return some attributes of a device; None for one that it does not have."""
+    values = driver.devices[device].attributes
+    return {name.removeprefix(f"{SRIOV}/"): values.get(name) for name in names}
 
 
-@pytest.mark.parametrize("machine", [each for each in MACHINE_NAMES if each != "hundreds-of-vfs"])
+@pytest.mark.parametrize("machine", [name for name in MACHINE_NAMES if name != "hundreds-of-vfs"])
 @pytest.mark.parametrize("mode", ["individual", "partitionable"])
 def test_every_release_accepts_its_slices(plugged: Any, machine: str, mode: Any) -> None:
     driver = plugged(machine, NicSettings(device_mode=mode))
@@ -131,7 +131,7 @@ def test_what_is_published_of_a_card(plugged: Any, machine: str, device: str, wa
 
 def test_representors_and_a_pf_in_switchdev_mode_are_no_devices(plugged: Any) -> None:
     driver = plugged("mlx5-switchdev", NicSettings(device_mode="partitionable"))
-    names = {each.attributes["ifName"] for each in driver.devices.values()}
+    names = {device.attributes["ifName"] for device in driver.devices.values()}
     assert names == {"ens1f0v0", "ens1f0v1", "ens1f0v2", "ens1f0v3", "ens1f1np1"}
 
 
@@ -141,7 +141,7 @@ def test_bridges_of_a_virtual_machine_are_no_devices(plugged: Any) -> None:
 
 def test_each_function_has_the_bandwidth_of_its_port(plugged: Any) -> None:
     driver = plugged("mlx5")
-    assert {name: each.capacity for name, each in driver.devices.items() if not each.capacity} == {
+    assert {name: device.capacity for name, device in driver.devices.items() if not device.capacity} == {
         "pci-0000-3b-00-1": {}
     }
     asked = claim(request(capacity={"bandwidth": "100G"}))
@@ -153,9 +153,9 @@ def test_each_function_has_the_bandwidth_of_its_port(plugged: Any) -> None:
 def test_hundreds_of_vfs_are_published_in_several_slices(plugged: Any, mode: Any, sizes: list[int]) -> None:
     driver = plugged("hundreds-of-vfs", NicSettings(device_mode=mode))
     driver.assert_publishable()
-    numbers = [each.attributes.get(f"{SRIOV}/vfID") for each in driver.devices.values()]
-    assert sorted(each for each in numbers if isinstance(each, int)) == list(range(250))
-    assert sorted(len(each["spec"].get("devices", ())) for each in driver.slices()) == sorted(sizes)
+    numbers = [device.attributes.get(f"{SRIOV}/vfID") for device in driver.devices.values()]
+    assert sorted(number for number in numbers if isinstance(number, int)) == list(range(250))
+    assert sorted(len(published["spec"].get("devices", ())) for published in driver.slices()) == sorted(sizes)
 
 
 # -- health

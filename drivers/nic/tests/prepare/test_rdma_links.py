@@ -46,8 +46,8 @@ def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, kerne
     write_rdma_device(dra_node, "rdmap0s6", f"pci0000:00/{EFA}", 7, layer="Unspecified")
     settings = NicSettings(software=("veth",), protect=("wire*",))
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, open_rdma=kernel.open)
-    found: DriverHarness = dra_driver(made, settings=settings)
-    return found
+    harness: DriverHarness = dra_driver(made, settings=settings)
+    return harness
 
 
 def test_an_rdma_device_goes_to_the_pod_with_its_interface_and_comes_back(
@@ -86,7 +86,7 @@ def test_a_container_gets_the_device_nodes_of_all_devices_of_its_claim(
     kernel.exclusive = False
     prepared = driver.prepare(claim(NIC0, ALONE))
     names = ("uverbs0", "umad0", "uverbs7", "umad7", "rdma_cm")
-    assert sorted(prepared.container().devices) == sorted(f"/dev/infiniband/{each}" for each in names)
+    assert sorted(prepared.container().devices) == sorted(f"/dev/infiniband/{name}" for name in names)
 
 
 @pytest.mark.parametrize("config", [NicConfig(), NicConfig(rdma=False)])
@@ -101,14 +101,14 @@ def test_nothing_moves_in_the_shared_mode_or_without_rdma(
     assert kernel.moved == []
 
 
-def test_an_rdma_device_that_cannot_move_undoes_the_whole_pod(
+def test_an_rdma_device_that_cannot_move_undoes_all_of_the_pod(
     driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
 ) -> None:
     before, pod = networks.node.state(), networks.add_pod("pod1")
     prepared = driver.prepare(claim(ALONE, NIC0))
     kernel.refused = errno.EOPNOTSUPP
-    told = "refused to move RDMA device rdmap0s6 to another network namespace: Operation not supported"
-    with pytest.raises(NetworkError, match=told):
+    message = "refused to move RDMA device rdmap0s6 to another network namespace: Operation not supported"
+    with pytest.raises(NetworkError, match=message):
         run_sandbox(driver, "pod1")
     assert kernel.names_in(pod) == set()
     assert pod.names() == {"lo"}
@@ -117,7 +117,7 @@ def test_an_rdma_device_that_cannot_move_undoes_the_whole_pod(
     driver.assert_clean()
 
 
-def test_a_device_that_has_gone_from_the_machine_is_told(
+def test_a_device_that_has_left_the_machine_is_reported(
     driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
 ) -> None:
     networks.add_pod("pod1")
@@ -161,8 +161,8 @@ def software(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, ker
     kernel.exclusive = False
     write_rdma_device(dra_node, "rxe0", "virtual/rdma", 0, interfaces=["nic0"], parent="nic0")
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, open_rdma=kernel.open)
-    found: DriverHarness = dra_driver(made, settings=NicSettings(software=("veth",), protect=("wire*",)))
-    return found
+    harness: DriverHarness = dra_driver(made, settings=NicSettings(software=("veth",), protect=("wire*",)))
+    return harness
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -197,7 +197,7 @@ def test_without_rdma_a_device_in_software_is_made_again_on_the_node_only(
     software.assert_clean()
 
 
-def test_a_device_in_software_that_cannot_be_made_undoes_the_whole_pod(
+def test_a_device_in_software_that_cannot_be_made_undoes_all_of_the_pod(
     software: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, pod = networks.node.state(), networks.add_pod("pod1")
@@ -220,8 +220,8 @@ def test_a_device_in_software_with_another_device_node_is_refused(
     prepared = software.prepare(claim(NIC0))
     dra_node.file("/sys/class/infiniband_verbs/uverbs0/ibdev", "other\n")
     dra_node.file("/sys/class/infiniband_verbs/uverbs3/ibdev", "rxe0\n")
-    told = r"has device nodes .*uverbs3.* now, and containers of its claim would get .*uverbs0"
-    with pytest.raises(RetriableError, match=told):
+    message = r"has device nodes .*uverbs3.* now, and containers of its claim would get .*uverbs0"
+    with pytest.raises(RetriableError, match=message):
         run_sandbox(software, "pod1")
     assert kernel.names_in(networks.node) == {"rxe0"}
     software.unprepare(prepared)
