@@ -39,6 +39,7 @@ class Checked:
 
     source: the text of the expression.
     tree: its syntax tree.
+    environment: what it may refer to.
     types: the type of each node.
     overloads: the overloads that each call may need.
     named_types: the types that names and selections such as `int` or `net.IP` stand for.
@@ -46,6 +47,7 @@ class Checked:
 
     source: str
     tree: Node
+    environment: Environment
     types: dict[Node, Type] = field(default_factory=dict)
     overloads: dict[Call, tuple[Overload, ...]] = field(default_factory=dict)
     named_types: dict[Node, Type] = field(default_factory=dict)
@@ -56,12 +58,12 @@ class Checked:
 
 
 def check(source: str, tree: Node, environment: Environment) -> Checked:
-    """Check a selector; CelCompileError if its types do not fit or its value cannot be true or false.
+    """Check a condition; CelCompileError if its types do not fit or its value cannot be true or false.
 
     A call such as `sets.contains(a, b)` becomes a call of the function `sets.contains`, without a target.
     """
     found = check_any(source, tree, environment)
-    _check_result(found, environment)
+    _check_result(found)
     return found
 
 
@@ -76,21 +78,21 @@ def check_any(source: str, tree: Node, environment: Environment) -> Checked:
     return found
 
 
-def _check_result(found: Checked, environment: Environment) -> None:
+def _check_result(found: Checked) -> None:
     result = found.type(found.tree)
-    if result not in {BOOL, environment.attribute}:
+    if result not in {BOOL, found.environment.unknown}:
         problem = f"must evaluate to bool or the unknown type, not {result}"
         raise CelCompileError.at(found.source, problem, found.tree.offset)
 
 
 class _Checker:
     def __init__(self, source: str, tree: Node, environment: Environment) -> None:
-        self.found = Checked(source, tree)
+        self.found = Checked(source, tree, environment)
         self.unifier = Unifier()
         #: Whether there is anything that `_Literals` checks.
         self.has_literals = False
         self._environment = environment
-        self._variables: dict[str, Type] = {"device": types.DEVICE}
+        self._variables: dict[str, Type] = {environment.variable: environment.kind}
         self._kinds: dict[type[Node], Callable[[Any], Type]] = {
             Literal: lambda node: type_of(node.value),
             Ident: self._ident,
@@ -121,8 +123,8 @@ class _Checker:
     def _ident(self, node: Ident) -> Type:
         if node.name in self._variables and not node.root:
             return self._variables[node.name]
-        if node.name == "device":
-            return types.DEVICE
+        if node.name == self._environment.variable:
+            return self._environment.kind
         return self._type_name(node, node) or self._undeclared(node.name, node)
 
     def _type_name(self, node: Node, head: Ident | None) -> Type | None:
@@ -152,10 +154,10 @@ class _Checker:
         target = kind.params[0] if is_optional(kind) else kind
         if target.kind is Kind.MAP:
             result = target.params[1]
-        elif target == types.DEVICE:
-            if name not in self._environment.fields:
+        elif (fields := self._environment.structs.get(target)) is not None:
+            if name not in fields:
                 raise self._error(f"undefined field '{name}'", node)
-            result = self._environment.fields[name]
+            result = fields[name]
         elif is_dyn(target) or target.kind is Kind.PARAM:
             self.unifier.fit((DYN,), (target,))
             result = DYN

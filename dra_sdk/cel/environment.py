@@ -1,6 +1,7 @@
-"""What an expression may refer to: the variable `device`, the functions, and the names of types.
+"""What an expression may refer to: one variable such as `device`, the functions, and the names of types.
 
-Features of the cluster change the declarations, so an expression can compile on one cluster and not on another.
+Features of the cluster change the declarations about `device`, so that an expression can compile on one cluster and not
+on another.
 Source: k8s.io/dynamic-resource-allocation, cel/compile.go (1.36).
 """
 
@@ -50,7 +51,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a part of `device` can be; estimates start from it.
+    """How large a part of the variable can be; estimates start from it.
 
     size: the greatest number of characters, items or entries.
     fields: the shapes of its fields.
@@ -86,21 +87,27 @@ DEVICE_SHAPE: Final = Shape(
 class Environment:
     """Everything that is declared.
 
-    attribute: the type of an attribute of the device.
-    fields: the types of the fields of `device`.
+    variable: the name of the variable.
+    kind: its type.
+    shape: how large it can be.
+    structs: the types of the fields of each type that has fields.
+    unknown: the type of what only the evaluation knows; a condition may have it too.
     functions: the overloads of each function.
-    since_1_37: whether names are resolved by the rules of 1.37.
+    since_1_37: whether syntax and names are those of 1.37.
     """
 
-    attribute: Type
-    fields: Mapping[str, Type]
+    variable: str
+    kind: Type
+    shape: Shape
+    structs: Mapping[Type, Mapping[str, Type]]
+    unknown: Type
     functions: Functions
-    since_1_37: bool
+    since_1_37: bool = False
 
 
 @lru_cache(maxsize=8)
 def environment(features: Features) -> Environment:
-    """Return the environment of a cluster with these features."""
+    """Return the environment of an expression about a device, on a cluster with these features."""
     attribute = types.DYN if features.list_type_attributes else types.ANY
     fields = {
         "driver": types.STRING,
@@ -110,4 +117,13 @@ def environment(features: Features) -> Environment:
     if features.consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
     functions = library.functions(since_1_37=features.since_1_37, includes=features.list_type_attributes)
-    return Environment(attribute, fields, functions, features.since_1_37)
+    structs = {types.DEVICE: fields}
+    return Environment("device", types.DEVICE, DEVICE_SHAPE, structs, attribute, functions, features.since_1_37)
+
+
+def object_environment(
+    variable: str, kind: Type, shape: Shape, structs: Mapping[Type, Mapping[str, Type]]
+) -> Environment:
+    """Return the environment of an expression about an object, as in an admission policy."""
+    functions = library.functions(since_1_37=False, includes=False)
+    return Environment(variable, kind, shape, structs, types.DYN, functions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dra_sdk.cel.checker import Checked
-from dra_sdk.cel.environment import DEVICE_SHAPE, Shape
+from dra_sdk.cel.environment import Shape
 from dra_sdk.cel.library.overloads import (
     ANY_SIZE,
     MAX,
@@ -90,7 +90,8 @@ class _Estimator:
         self.shapes: dict[Node, Shape | None] = {}
         self._sizes: dict[Node, Range] = {}
         self._entries: dict[Node, _Entry] = {}
-        self._roots: dict[str, _Variable] = {"device": _Variable(DEVICE_SHAPE, None)}
+        environment = checked.environment
+        self._roots: dict[str, _Variable] = {environment.variable: _Variable(environment.shape, None)}
         self._variables = self._roots
         self._costs: dict[type[Node], Callable[[Any], Range]] = {
             Literal: lambda _node: _FREE,

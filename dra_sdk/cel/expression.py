@@ -1,4 +1,4 @@
-"""Compiled expressions about a device: selectors, and derived attributes.
+"""Compiled expressions: selectors and derived attributes of devices, and expressions about other objects.
 
 ```python
 selector = compile('device.attributes["gpu.example.com"].model == "a100"')
@@ -43,6 +43,8 @@ MAX_LENGTH: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
 """What an expression may cost: at worst, for the API server; for each device, for the scheduler."""
 
+Check = Callable[[str, Node, Environment], Checked]
+"""Checks the types of an expression: as a condition, or of any type."""
 _ALL_FEATURES: Final = Features()
 _SCALARS: Final = frozenset({types.BOOL, types.INT, types.STRING, types.SEMVER, types.DYN, types.ANY})
 #: The field of a DeviceAttribute for each type of value.
@@ -66,11 +68,11 @@ class Expression:
     expression: the source text.
     """
 
-    def __init__(self, expression: str, features: Features, check: Callable[[str, Node, Environment], Checked]) -> None:
+    def __init__(self, expression: str, environment: Environment, check: Check) -> None:
         self.expression = expression
         try:
-            tree = parse(expression, since_1_37=features.since_1_37)
-            self._checked = check(expression, tree, environment(features))
+            tree = parse(expression, since_1_37=environment.since_1_37)
+            self._checked = check(expression, tree, environment)
             self._program = plan(self._checked)
         except MissingPackageError as error:
             raise CelPackageError(expression, str(error)) from None
@@ -91,10 +93,10 @@ class Expression:
             problem = f"too complex: costs up to {self.max_cost}, the limit is {limit}"
             raise CelTooCostlyError(self.expression, problem)
 
-    def _run(self, device: DeviceView, limit: int) -> tuple[Any, int]:
-        """Return the value for a device and its cost; CelRuntimeError, or CelCostError above `limit`."""
+    def _run(self, subject: Any, limit: int) -> tuple[Any, int]:
+        """Return the value for a subject and its cost; CelRuntimeError, or CelCostError above `limit`."""
         try:
-            frame = Frame([self._values(device), *[None] * (self._program.variables - 1)], limit)
+            frame = Frame([self._variable(subject), *[None] * (self._program.variables - 1)], limit)
             value = self._program.run(frame)
             frame.spend(0)
         except EvaluationError as error:
@@ -107,9 +109,20 @@ class Expression:
             raise CelRuntimeError(self.expression, _too_deep()) from None
         return value, frame.cost
 
-    def _values(self, device: DeviceView) -> dict[str, Any]:
-        """Return the value of `device`; EvaluationError if the device has none."""
-        return device.values()
+    def _variable(self, subject: Any) -> Any:
+        """Return the value of the variable; EvaluationError if the subject has none."""
+        return subject.values()
+
+
+class ObjectExpression(Expression):
+    """A compiled expression about an object of JSON, in an `object_environment`."""
+
+    def value(self, obj: Any, limit: int = MAX_COST) -> Any:
+        """Return the value for an object; CelRuntimeError if there is none, CelCostError if it costs too much."""
+        return self._run(obj, limit)[0]
+
+    def _variable(self, subject: Any) -> Any:
+        return subject
 
 
 class Selector(Expression):
@@ -119,7 +132,7 @@ class Selector(Expression):
     """
 
     def __init__(self, expression: str, features: Features) -> None:
-        super().__init__(expression, features, check)
+        super().__init__(expression, environment(features), check)
         self.features = features
 
     def matches(self, device: DeviceView) -> bool:
@@ -133,17 +146,17 @@ class Selector(Expression):
             raise CelRuntimeError(self.expression, f"the result is {type_of(match).name}, want bool")
         return Evaluation(match, cost)
 
-    def _values(self, device: DeviceView) -> dict[str, Any]:
-        if device.lists and not self.features.list_type_attributes:
-            raise EvaluationError(f"attribute {device.lists[0]}: unsupported attribute value")
-        return device.values()
+    def _variable(self, subject: DeviceView) -> dict[str, Any]:
+        if subject.lists and not self.features.list_type_attributes:
+            raise EvaluationError(f"attribute {subject.lists[0]}: unsupported attribute value")
+        return subject.values()
 
 
 class DerivedAttribute(Expression):
     """A compiled expression that computes an attribute of a device for the constraints of a claim."""
 
     def __init__(self, expression: str, features: Features) -> None:
-        super().__init__(expression, features, check_any)
+        super().__init__(expression, environment(features), check_any)
         found, lists = self._checked.type(self._checked.tree), features.list_type_attributes
         if found not in _SCALARS and not (lists and found.kind is Kind.LIST and found.params[0] in _SCALARS):
             problem = _wrong_attribute_type(found, lists=lists)

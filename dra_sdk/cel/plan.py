@@ -22,7 +22,7 @@ from dra_sdk.cel.library.overloads import NEW_LIST, NEW_MAP
 from dra_sdk.cel.library.standard import FOLDED
 from dra_sdk.cel.library.strings import pattern
 from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
-from dra_sdk.cel.types import CIDR, IP, QUANTITY, SEMVER, Kind, Type
+from dra_sdk.cel.types import CIDR, DEVICE, IP, QUANTITY, SEMVER, Kind, Type
 from dra_sdk.cel.values import MISSING, EvaluationError, Optional, type_of
 
 INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
@@ -57,7 +57,7 @@ def plan(checked: Checked) -> Program:
 class _Planner:
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
-        self._scope: dict[str, int] = {"device": 0}
+        self._scope: dict[str, int] = {checked.environment.variable: 0}
         self.slots = 1
         self._steps: dict[type[Node], Callable[[Any], Step]] = {
             Literal: lambda node: Constant(node.value),
@@ -213,7 +213,7 @@ class _Planner:
         while (link := _link(node)) is not None:
             name, node = link.name if isinstance(link, Select) else "", link.children()[0]
         is_device = isinstance(node, Ident) and (node.root or self._scope.get(node.name) == 0)
-        return is_device and name != "attributes"
+        return is_device and name != "attributes" and self._checked.environment.kind == DEVICE
 
     # Literals of lists and maps.
 

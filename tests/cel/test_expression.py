@@ -20,7 +20,11 @@ from dra_sdk.cel import (
     DeviceView,
     Features,
     compile_derived,
+    types,
 )
+from dra_sdk.cel.checker import check, check_any
+from dra_sdk.cel.environment import Shape, object_environment
+from dra_sdk.cel.expression import ObjectExpression
 from dra_sdk.model.device import Version
 
 EXPENSIVE = "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))"
@@ -181,3 +185,35 @@ def test_without_its_library_only_patterns_are_refused_with_the_line_to_type():
     assert lines[2].startswith(sentence)
     assert lines[3] == sentence, "no || absorbs it"
     assert len(lines) == 4
+
+
+KNOB = types.Type(types.Kind.STRUCT, "Knob")
+KNOBS = object_environment(
+    "self", KNOB, Shape(0, {"turns": Shape(1), "text": Shape(20)}), {KNOB: {"turns": types.INT, "text": types.STRING}}
+)
+
+
+def test_an_expression_about_an_object_has_its_fields_and_sizes():
+    condition = ObjectExpression("self.turns > 1 && self.text.startsWith('a')", KNOBS, check)
+    assert condition.value({"turns": 2, "text": "ab"}) is True
+    assert condition.value({"turns": 2, "text": "b"}) is False
+    assert condition.max_cost == 6
+    assert ObjectExpression("self.text.contains('a')", KNOBS, check).max_cost == 4  # of 20 characters
+    with pytest.raises(cel.CelRuntimeError, match="no such key: turns"):
+        condition.value({"text": "a"})
+    with pytest.raises(cel.CelCompileError, match="undefined field 'turn'"):
+        ObjectExpression("self.turn > 1", KNOBS, check)
+    with pytest.raises(cel.CelCompileError, match="undeclared reference to 'device'"):
+        ObjectExpression("device.driver == ''", KNOBS, check)
+    with pytest.raises(cel.CelCompileError, match="must evaluate to bool or the unknown type, not int"):
+        ObjectExpression("self.turns", KNOBS, check)
+
+
+def test_the_type_of_a_field_is_not_believed_when_an_expression_runs():
+    with pytest.raises(cel.CelRuntimeError, match="no such overload"):
+        ObjectExpression("self.turns + 1 > 1", KNOBS, check).value({"turns": "one"})
+
+
+def test_an_expression_about_an_object_may_make_another_one():
+    made = ObjectExpression('{"text": self.text, ?"more": self.?text}', KNOBS, check_any)
+    assert made.value({"text": "a"}) == {"text": "a", "more": "a"}
