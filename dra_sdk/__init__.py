@@ -15,7 +15,7 @@ from dra_sdk.errors import (
 )
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import AllocatedDevice, Claim, ClaimConfig, Deadline, HeldClaim, HeldDevice, PreparedDevice
-from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.config import CelRule, OpaqueConfig
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import (
     AttributeValue,
@@ -43,6 +43,7 @@ __all__ = [
     "ApiError",
     "AttributeValue",
     "Capacity",
+    "CelRule",
     "Claim",
     "ClaimConfig",
     "ClaimError",

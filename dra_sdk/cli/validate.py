@@ -3,13 +3,15 @@
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
 without a cluster; of pods, nodes and the pod templates of workloads, it checks the names and types of all fields and
 the values that concern devices. Other objects of Kubernetes are ignored. With `--driver`, the opaque configuration for
-this driver is checked too, as the driver itself does. Exit status: 0 if all would be accepted, 1 if not, 2 for a file
+this driver is checked too, as the driver itself and its admission policy do, and the CEL rules of its configuration
+classes are compared with the classes. Exit status: 0 if all would be accepted, 1 if not, 2 for a file
 that cannot be read, or for a kind that is not understood and may need devices.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +25,9 @@ from dra_sdk.cli.output import printable
 from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.texts import counted
+from dra_sdk.tools.configuration.comparison import compare
 from dra_sdk.tools.configuration.review import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
@@ -83,14 +87,17 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
     profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
+    drivers = [load_driver(name).info for name in arguments.driver]
     validation = _Validation(
         profile,
         read_kinds(arguments.workloads),
         frozenset(arguments.ignore_kind),
         arguments.namespace,
         arguments.selector,
-        ConfigReviewer(load_driver(each).info for each in arguments.driver),
+        ConfigReviewer(drivers),
     )
+    for config in (config for info in drivers for config in info.configs):
+        validation.check_rules(config)
     for name in file_names(arguments.files):
         validation.check_file(name)
     print(report(validation.findings, validation.objects, arguments.output), end="")
@@ -137,6 +144,15 @@ class _Validation:
     def exit_status(self) -> int:
         """The exit status."""
         return 2 if self.unreadable or self.not_understood else 1 if self.problems else 0
+
+    def check_rules(self, config: type[OpaqueConfig]) -> None:
+        """Check the CEL rules of a configuration class; print a note about what the class refuses beyond them."""
+        found, (file, line) = compare(config), _source(config)
+        self.problems += len(found.errors)
+        self.findings += [Finding(file, line, config.kind, "", error) for error in found.errors]
+        if found.notices:
+            more = f" (and {len(found.notices) - 1} more)" if len(found.notices) > 1 else ""
+            print(printable(f"note: {found.notices[0]}{more}"), file=sys.stderr)
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -238,6 +254,14 @@ class _Validation:
         if self.ignored:
             parts.append(f"ignored kinds: {', '.join(sorted(self.ignored))}")
         return "; ".join(parts)
+
+
+def _source(config: type[OpaqueConfig]) -> tuple[str, int]:
+    """Return file and line of a class; its module and line 1 if it has no source."""
+    try:
+        return inspect.getsourcefile(config) or config.__module__, inspect.getsourcelines(config)[1]
+    except (OSError, TypeError):
+        return config.__module__, 1
 
 
 def _labels(obj: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dra_sdk import hookspecs
 from dra_sdk.errors import DriverLoadError
-from dra_sdk.model.config import OpaqueConfig, wrong_defaults
+from dra_sdk.model.config import CelRule, OpaqueConfig, wrong_defaults
 from dra_sdk.model.container import ContainerAdjustment, ContainerResources
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.metric import Gauge
@@ -148,6 +148,9 @@ def _config_problems(info: DriverInfo) -> Iterator[str]:
         if (config.api_version, config.kind) in kinds:
             yield f"two config classes share apiVersion {config.api_version} and kind {config.kind}"
         kinds.add((config.api_version, config.kind))
+        rules: object = config.cel_rules
+        if not isinstance(rules, Sequence) or not all(isinstance(rule, CelRule) for rule in rules):
+            yield f"config class {name}: cel_rules must be a tuple of CelRule, is {rules!r:.200}"
         for problem in wrong_defaults(config):
             yield f"config class {name}: {problem}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from reprlib import Repr
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, get_args
 
@@ -22,8 +23,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, NoDefault, models_json_schema
 from pydantic_core import ErrorDetails
+from pydantic_core.core_schema import WithDefaultSchema
 
 from dra_sdk.errors import ConfigError
 
@@ -35,6 +37,19 @@ _SUBJECT: Final = re.compile(r"^[A-Z]\w* should ")  # pydantic begins a sentence
 _LONGEST: Final = 200
 _SHOWN: Final = Repr()  # like `_short`, and a few levels deep
 _SHOWN.maxstring = _SHOWN.maxother = _LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class CelRule:
+    """What a configuration must keep to beyond the types and limits of its fields, for an admission policy.
+
+    rule: a CEL expression that is true of the configuration `self`. Its fields have the names of a claim and their
+        defaults; one that is absent or null and has no default is not there: `has(self.size)` is false.
+    message: what a user is told if it is false.
+    """
+
+    rule: str
+    message: str
 
 
 class OpaqueConfig(BaseModel):
@@ -50,12 +65,14 @@ class OpaqueConfig(BaseModel):
 
     api_version: apiVersion in claims, such as `lights.example.com/v1`. Given in the class statement.
     kind: kind in claims. Given in the class statement, else the name of the class.
+    cel_rules: what checks in the code of the class say, for an admission policy. The driver does not evaluate them.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
     api_version: ClassVar[str] = ""
     kind: ClassVar[str] = ""
+    cel_rules: ClassVar[Sequence[CelRule]] = ()
 
     def __init_subclass__(cls, api_version: str | None = None, kind: str | None = None, **kwargs: Any) -> None:
         """Take `api_version` and `kind` from the class statement."""
@@ -113,7 +130,7 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
     It contains what pydantic knows: field names, types, limits and defaults. Checks in code of a class are missing.
     """
     models: list[tuple[type[BaseModel], Literal["validation"]]] = [(each, "validation") for each in configs]
-    references, together = models_json_schema(models)
+    references, together = models_json_schema(models, schema_generator=_SchemaWithDefaults)
     definitions = together.get("$defs", {})
     kinds = []
     for config in configs:
@@ -124,6 +141,17 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
         body["properties"] = {**head, **body.get("properties", {})}
         body["required"] = [*head, *body.get("required", [])]
     return {"$schema": _DIALECT, "title": title, "oneOf": kinds, "$defs": definitions}
+
+
+class _SchemaWithDefaults(GenerateJsonSchema):
+    """Writes the default of a factory, too, if it is always the same."""
+
+    def get_default_value(self, schema: WithDefaultSchema) -> Any:
+        factory: Any = schema.get("default_factory")
+        if factory is None or schema.get("default_factory_takes_data"):
+            return super().get_default_value(schema)
+        default = factory()
+        return default if default == factory() else NoDefault
 
 
 def wrong_defaults(config: type[OpaqueConfig]) -> Iterator[str]:

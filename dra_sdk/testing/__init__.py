@@ -8,6 +8,7 @@ from __future__ import annotations
 from dra_sdk.node.health.reports import read_report
 from dra_sdk.testing.claims import ClaimFactory, FakeClaim, claim, devices, first_of, request
 from dra_sdk.testing.cluster import NotAllocatedError
+from dra_sdk.testing.config_rules import assert_rules_agree
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.harness import DriverFactory, DriverHarness
 from dra_sdk.testing.node import FakeNode, write_tree
@@ -32,6 +33,7 @@ __all__ = [
     "RefusedError",
     "Watching",
     "WatchingHealth",
+    "assert_rules_agree",
     "claim",
     "devices",
     "first_of",

@@ -116,6 +116,53 @@ def test_opaque_configuration_is_checked_for_the_drivers_that_are_named(run):
     assert run("a.yaml", "--driver", "tests.tools.configuration.shapes:ShapeDriver", a_yaml=right)[:2] == (0, [])
 
 
+RULED = """
+from dra_sdk import CelRule, DriverInfo, OpaqueConfig
+
+class Spring(OpaqueConfig, api_version="springs.example.com/v1"):
+    low: int = 0
+    high: int = 1
+    cel_rules = (CelRule("self.low <= self.high", "low is above high"), CelRule("self.lo > 1", "low"))
+
+class SpringDriver:
+    def dra_driver_info(self): return DriverInfo("springs.example.com", configs=[Spring])
+    def dra_discover(self, node): return []
+    def dra_prepare(self, claim): return []
+"""
+
+
+def test_the_rules_of_a_driver_are_compared_with_its_classes(run, tmp_path, monkeypatch):
+    (tmp_path / "springs.py").write_text(RULED)
+    monkeypatch.syspath_prepend(tmp_path)
+    status, lines, summary = run("a.yaml", "--driver", "springs:SpringDriver", a_yaml=GOOD.partition("---")[0])
+    rule = "springs.py:4: Spring: cel_rules"
+    assert lines == [
+        f"{rule}[1]: line 1, column 5: undefined field 'lo'",
+        f'{rule}[0] refuses {{"low": 2}}, which the class takes: low is above high',
+    ]
+    assert (status, "2 problems" in summary) == (1, True)
+
+
+def test_a_claim_that_only_a_rule_refuses_is_refused(run, tmp_path, monkeypatch):
+    (tmp_path / "other_springs.py").write_text(RULED.replace('"self.lo > 1"', '"self.low != 7"'))
+    monkeypatch.syspath_prepend(tmp_path)
+    parameters = "{apiVersion: springs.example.com/v1, kind: Spring, low: 7, high: 9}"
+    content = (
+        GOOD.partition("---")[0]
+        + f"      config: [{{opaque: {{driver: springs.example.com, parameters: {parameters}}}}}]\n"
+    )
+    status, lines, _ = run("a.yaml", "--driver", "other_springs:SpringDriver", a_yaml=content)
+    place = "a.yaml:12: ResourceClaimTemplate/gpu: spec.spec.devices.config[0].opaque.parameters"
+    assert (status, lines[-1]) == (1, f"{place}: Spring.cel_rules[1] refuses it: low")
+
+
+def test_what_only_a_class_refuses_is_a_note(run, capsys):
+    status, lines, summary = run("a.yaml", "--driver", "tests.tools.configuration.shapes:OddDriver", a_yaml=GOOD)
+    assert (status, lines) == (0, [])
+    assert "note: Odd refuses " in summary
+    assert "(and 1 more)" in summary
+
+
 def test_a_check_that_fails_itself_is_a_warning(run):
     parameters = "{apiVersion: odd.example.com/v1, kind: Odd, low: 1}"
     entry = f"      config: [{{opaque: {{driver: odd.example.com, parameters: {parameters}}}}}]\n"

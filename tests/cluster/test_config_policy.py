@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,9 +13,18 @@ import pytest
 from dra_sdk.loader import load_driver
 from dra_sdk.tools.configuration.policy import config_policy
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.errors import HarnessError
-from tests.tools.configuration.shapes import NAME, RIGHT, WRONG, ShapeDriver, entry
+from tests.tools.configuration.shapes import (
+    NAME,
+    PLATES,
+    RIGHT,
+    RIGHT_PLATES,
+    WRONG,
+    WRONG_PLATES,
+    PlateDriver,
+    ShapeDriver,
+    entry,
+)
 
 JSON = dict[str, Any]
 GROUP = "/apis/resource.k8s.io"
@@ -36,26 +46,39 @@ def made(kind: str, configs: list[JSON], version: str = "v1", name: str = "check
     return {**head, "spec": {"spec": spec} if kind == "ResourceClaimTemplate" else spec}
 
 
-def refusal(server: Cluster | ControlPlane, found: JSON) -> str:
+def refusal(cluster: Cluster, found: JSON) -> str:
     """What the server says to the creation of an object, which it does not store; empty if it would store it."""
     path = f"{GROUP}/{found['apiVersion'].partition('/')[2]}/{COLLECTIONS[found['kind']]}?dryRun=All"
     try:
-        server.api.create(path, found)
+        cluster.api.create(path, found)
     except HarnessError as error:
         return str(error)
     return ""
 
 
-@pytest.fixture(scope="module")
-def policy(cluster: Cluster) -> Iterator[None]:
-    """The policy, once the server uses it."""
-    objects = config_policy(ShapeDriver().dra_driver_info())
+@contextmanager
+def in_force(cluster: Cluster, objects: list[JSON], refused: JSON) -> Iterator[None]:
+    """Apply a policy; wait until the server refuses an object by it; remove it in the end."""
     cluster.apply(*objects)
-    probe = made("ResourceClaim", [entry(WRONG[0][1])])
-    cluster.wait_until(lambda: refusal(cluster, probe), "the policy is in force")
+    cluster.wait_until(lambda: refusal(cluster, refused), "the policy is in force")
     yield
     for each in objects:
         cluster.kubectl("delete", each["kind"], each["metadata"]["name"])
+
+
+def type_checking(cluster: Cluster, objects: list[JSON]) -> JSON:
+    """What the server says about the types of a policy; a defect is told here, and refuses claims of the driver."""
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{objects[0]['metadata']['name']}"
+    cluster.wait_until(lambda: "typeChecking" in cluster.api.get(path).get("status", {}), "the server has checked it")
+    found: JSON = cluster.api.get(path)["status"]["typeChecking"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def policy(cluster: Cluster) -> Iterator[None]:
+    """The policy, once the server uses it."""
+    with in_force(cluster, config_policy(ShapeDriver().dra_driver_info()), made("ResourceClaim", [entry(WRONG[0][1])])):
+        yield
 
 
 def test_a_wrong_claim_of_before_the_policy_can_still_be_changed_and_deleted(
@@ -102,21 +125,40 @@ def test_all_wrong_fields_are_told_and_other_drivers_are_not_read(cluster: Clust
     assert {refusal(cluster, made(kind, others)) for kind in COLLECTIONS} == {""}
 
 
+def test_the_server_says_by_rules_what_the_code_of_the_class_says(cluster: Cluster) -> None:
+    objects = config_policy(PlateDriver().dra_driver_info())
+    with in_force(cluster, objects, made("ResourceClaim", [entry(WRONG_PLATES[0][1], PLATES)])):
+        for kind in COLLECTIONS:
+            assert {refusal(cluster, made(kind, [entry(each, PLATES)])) for each in RIGHT_PLATES} == {""}
+            for sentence, parameters in WRONG_PLATES:
+                both = [entry(RIGHT_PLATES[0], PLATES), entry(parameters, PLATES)]
+                assert f"configuration of driver {PLATES}: {sentence}" in refusal(cluster, made(kind, both))
+        assert type_checking(cluster, objects) == {}
+
+
 @pytest.mark.parametrize("name", ["cpu", "gpu", "gpu-amd", "nic"])
 def test_the_server_takes_the_policies_of_the_reference_drivers(cluster: Cluster, name: str) -> None:
-    """A defect of an expression is in the policy's status, and refuses claims of the driver."""
     info = load_driver(name).info
     objects = config_policy(info)
-    cluster.apply(*objects)
-    unknown = made("ResourceClaim", [entry({"apiVersion": "x/v1", "kind": "X"}, info.name)])
-    cluster.wait_until(lambda: "apiVersion and kind must be" in refusal(cluster, unknown), "the policy is in force")
-    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{objects[0]['metadata']['name']}"
-    cluster.wait_until(lambda: "typeChecking" in cluster.api.get(path).get("status", {}), "the server has checked it")
-    for config in info.configs:
-        default = {"apiVersion": config.api_version, "kind": config.kind}
-        assert refusal(cluster, made("ResourceClaim", [entry(default, info.name)])) == ""
-        misspelt = made("ResourceClaim", [entry({**default, "misspelt": 1}, info.name)])
-        assert f"{config.kind}: unknown field; known: " in refusal(cluster, misspelt)
-    assert cluster.api.get(path)["status"]["typeChecking"] == {}
-    for each in objects:
-        cluster.kubectl("delete", each["kind"], each["metadata"]["name"])
+    with in_force(cluster, objects, made("ResourceClaim", [entry({"apiVersion": "x/v1", "kind": "X"}, info.name)])):
+        for config in info.configs:
+            default = {"apiVersion": config.api_version, "kind": config.kind}
+            assert refusal(cluster, made("ResourceClaim", [entry(default, info.name)])) == ""
+            misspelt = made("ResourceClaim", [entry({**default, "misspelt": 1}, info.name)])
+            assert f"{config.kind}: unknown field; known: " in refusal(cluster, misspelt)
+        assert type_checking(cluster, objects) == {}
+
+
+def test_a_rule_of_the_network_driver_is_cheap_enough_for_the_largest_claim(cluster: Cluster) -> None:
+    """A claim has 32 entries of 10 KiB. The server counts what expressions cost, up to a limit."""
+    (config,) = load_driver("nic").info.configs
+    routes = [{"destination": f"10.0.{number}.0/24", "gateway": "10.0.0.1"} for number in range(180)]
+    largest = {"apiVersion": config.api_version, "kind": config.kind, "routes": routes}
+    assert len(json.dumps(largest)) > 9_000
+    wrong = {**largest, "routes": [*routes, {"destination": "::/0", "gateway": "10.0.0.1"}]}
+    asked = [
+        made("ResourceClaim", [*[entry(largest, "dra.net")] * 31, entry(last, "dra.net")]) for last in (largest, wrong)
+    ]
+    with in_force(cluster, config_policy(load_driver("nic").info), asked[1]):
+        assert refusal(cluster, asked[0]) == ""
+        assert "must be of one IP family" in refusal(cluster, asked[1])

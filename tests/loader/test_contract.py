@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
-from dra_sdk import DriverInfo, Node, OpaqueConfig, Quantity
+from dra_sdk import CelRule, DriverInfo, Node, OpaqueConfig, Quantity
 from dra_sdk.errors import DriverLoadError
 from dra_sdk.loader import Driver
 from dra_sdk.loader.contract import HOOKS, check_info
@@ -116,6 +116,14 @@ def test_a_default_that_a_claim_could_not_give_is_refused(kind: Any, default: An
         check_info(DriverInfo("lamp.example.com", configs=[config]), "driver 'lamp'")
     assert str(caught.value).startswith(f"driver 'lamp': config class LampConfig: default of brightness {problem}")
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("rules", [CelRule("true", "never"), ["true"], "true", None])
+def test_rules_that_are_none_are_refused(rules: Any) -> None:
+    body = {"__module__": __name__, "cel_rules": rules}
+    config = type("LampConfig", (OpaqueConfig,), body, api_version=V1)  # type: ignore[call-overload]
+    with pytest.raises(DriverLoadError, match=r"^driver 'lamp': config class LampConfig: cel_rules must be a tuple of"):
+        check_info(DriverInfo("lamp.example.com", configs=[config]), "driver 'lamp'")
 
 
 @pytest.mark.parametrize(

@@ -191,3 +191,15 @@ def test_the_schema_distinguishes_configs_by_api_version_and_kind() -> None:
     assert (brightness["minimum"], brightness["maximum"], brightness["default"]) == (0, 100, 100)
     assert kinds[2]["properties"]["nested"] == {"$ref": "#/$defs/Nested"}
     assert schema["$defs"]["Nested"]["properties"]["colour"] == {"$ref": "#/$defs/Colour"}
+
+
+def test_the_schema_has_the_defaults_of_factories_that_always_make_the_same() -> None:
+    numbers = iter(range(10))
+
+    class Factories(OpaqueConfig, api_version="lights.example.com/v1"):
+        bulb: Bulb = Field(default_factory=Bulb)
+        serial: int = Field(default_factory=lambda: next(numbers))
+
+    fields = json_schema([Factories], "Lights")["$defs"]["Factories"]["properties"]
+    assert fields["bulb"]["default"] == {"watts": 5, "label": "", "sockets": ["e27"]}
+    assert "default" not in fields["serial"]

@@ -5,23 +5,25 @@ Kubernetes stores opaque configuration unread, so a misspelt field is found only
 the specification of a DeviceClass changes, with a sentence for each wrong field. It reads entries of its own driver
 only. Objects that were stored before it are never stopped, so their claims can be deleted.
 
-The driver checks again when it prepares a claim, because checks in the code of a configuration class are not in its
-schema; nor is `format` checked here. In one respect the policy is stricter: a number or a boolean must not be text.
+The rules of a class are in it, too. The driver checks again when it prepares a claim, because checks that are only in
+the code of a class are not in its schema; nor is `format` checked here. In one respect the policy is stricter: a number
+or a boolean must not be text.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
-from dra_sdk.model.config import json_schema
+from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.tools.configuration.rules import ConfigRules
+from dra_sdk.tools.configuration.schema import HEAD, Schema, literal
+from dra_sdk.tools.configuration.subject import subject
 
-_HEAD: Final = ("apiVersion", "kind")
 _SPEC: Final = "has(object.spec.spec) ? object.spec.spec : object.spec"  # of a template, or of the others
 _ENTRIES: Final = (
     "has(variables.spec.devices) ? (has(variables.spec.devices.config) ? variables.spec.devices.config : [])"
@@ -72,16 +74,16 @@ _CHECKED: Final = frozenset(
 def config_policy(info: DriverInfo) -> list[JSON]:
     """The policy for `opaque.parameters` of a driver, and its binding; both are named `dra-config-` and the driver.
 
-    SettingsError if the driver takes no configuration, or if its schema has a keyword that the policy cannot check.
+    SettingsError if the driver takes no configuration, if its schema has a keyword that the policy cannot check, or if
+    a rule of a class cannot be compiled or costs too much.
     """
     if not info.configs:
         raise SettingsError(f"driver {info.name} takes no configuration, so there is nothing to check")
-    schema = json_schema(info.configs, info.name)
-    reader = _Schema(schema["$defs"])
-    kinds = [reader.resolved(each) for each in schema["oneOf"]]
-    heads = [tuple(each["properties"][key]["const"] for key in _HEAD) for each in kinds]
-    own = f"has(e.opaque) && e.opaque.driver == {_literal(info.name)}"
-    is_kind = [f'c["apiVersion"] == {_literal(version)} && c["kind"] == {_literal(kind)}' for version, kind in heads]
+    schema = Schema(info.configs)
+    checks = _FieldChecks(schema)
+    heads = [(config.api_version, config.kind) for config in info.configs]
+    own = f"has(e.opaque) && e.opaque.driver == {literal(info.name)}"
+    is_kind = [f'c["apiVersion"] == {literal(version)} && c["kind"] == {literal(kind)}' for version, kind in heads]
     has_head = 'type(c) == map && "apiVersion" in c && "kind" in c'
     variables = [
         {"name": "spec", "expression": _SPEC},
@@ -91,17 +93,37 @@ def config_policy(info: DriverInfo) -> list[JSON]:
     known = " or ".join(f"{version} {kind}" for version, kind in heads)
     any_kind = " || ".join(f"({each})" for each in is_kind)
     validations = [_validation(info, "configs", f"{has_head} && ({any_kind})", f"apiVersion and kind must be {known}")]
-    for number, (kind, (_, name)) in enumerate(zip(kinds, heads, strict=True)):
+    for number, (kind, config) in enumerate(zip(schema.kinds, info.configs, strict=True)):
         variable = f"kind{number}"
         expression = f"variables.configs.filter(c, {has_head} && {is_kind[number]})"
         variables.append({"name": variable, "expression": expression})
-        rules = reader.fields(kind, "c", ())
-        validations += [_validation(info, variable, each.expression, f"{name}: {each.message}") for each in rules]
+        validations += [
+            _validation(info, variable, check.expression, f"{config.kind}: {check.message}")
+            for check in checks.fields(kind, "c", ())
+        ]
+        if config.cel_rules:
+            _check_rules(config)
+            subjects = f"variables.{variable}.map(c, {subject(schema, kind, 'c')})"
+            variables.append({"name": f"self{number}", "expression": subjects})
+            validations += [
+                _validation(info, f"self{number}", _closed(rule.rule), f"{config.kind}: {rule.message}", "self")
+                for rule in config.cel_rules
+            ]
     return _objects(f"dra-config-{info.name}", variables, validations)
 
 
+def _check_rules(config: type[OpaqueConfig]) -> None:
+    if problems := ConfigRules(config).problems:
+        raise SettingsError(*(f"{config.kind}.{problem}" for problem in problems))
+
+
+def _closed(rule: str) -> str:
+    """Return a rule after which a parenthesis is not part of its comment."""
+    return f"{rule}\n" if "//" in rule else rule
+
+
 @dataclass(frozen=True)
-class _Rule:
+class _FieldCheck:
     """What one field must be.
 
     expression: CEL that is true if the configuration `c` keeps to it.
@@ -112,50 +134,48 @@ class _Rule:
     message: str
 
 
-class _Schema:
-    """Reads JSON Schema as pydantic writes it, given its `$defs`."""
+class _FieldChecks:
+    """Makes CEL of JSON Schema."""
 
-    def __init__(self, definitions: Mapping[str, JSON]) -> None:
-        self._definitions = definitions
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
 
-    def resolved(self, schema: JSON) -> JSON:
-        """The schema that a reference names, or the schema itself."""
-        reference = schema.get("$ref")
-        return self._definitions[reference.rpartition("/")[2]] if reference else schema
-
-    def fields(self, schema: JSON, value: str, path: tuple[str, ...]) -> Iterator[_Rule]:
-        """A rule for each field of the object that the CEL expression `value` is, and of objects within it."""
+    def fields(self, schema: JSON, value: str, path: tuple[str, ...]) -> Iterator[_FieldCheck]:
+        """A check of each field of the object that the CEL expression `value` is, and of objects within it."""
         self._check_keywords(schema)
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         at = ".".join(path)
         if others is False:
-            listed = ", ".join(key for key in properties if path or key not in _HEAD) or "none"
+            listed = ", ".join(key for key in properties if path or key not in HEAD) or "none"
             where = f"{at} has an unknown field" if path else "unknown field"
-            yield _Rule(_keys(value, properties), f"{where}; known: {listed}")
+            yield _FieldCheck(_keys(value, properties), f"{where}; known: {listed}")
         elif isinstance(others, dict):
-            yield _Rule(self._others(others, value, properties, len(path)), f"each {at} must be {self.words(others)}")
+            yield _FieldCheck(
+                self._others(others, value, properties, len(path)), f"each {at} must be {self.words(others)}"
+            )
         for key, field in properties.items():
-            if not path and key in _HEAD:
+            if not path and key in HEAD:
                 continue
-            name, inner, present = ".".join((*path, key)), f"{value}[{_literal(key)}]", f"{_literal(key)} in {value}"
+            name, inner, present = ".".join((*path, key)), f"{value}[{literal(key)}]", f"{literal(key)} in {value}"
             if key in schema.get("required", ()):
-                yield _Rule(present, f"{name} is required")
-            within = self._object_in(field)
-            if within is None:
-                yield _Rule(f"!({present}) || {self.matches(field, inner)}", f"{name} must be {self.words(field)}")
+                yield _FieldCheck(present, f"{name} is required")
+            within = self._schema.plain(field)
+            if "properties" not in within:
+                yield _FieldCheck(
+                    f"!({present}) || {self.matches(field, inner)}", f"{name} must be {self.words(field)}"
+                )
                 continue
             is_right = f"type({inner}) == map"
-            if self.resolved(field) is not within:
+            if self._schema.resolved(field) is not within:
                 is_right += f" || type({inner}) == null_type"
-            yield _Rule(f"!({present}) || {is_right}", f"{name} must be an object")
+            yield _FieldCheck(f"!({present}) || {is_right}", f"{name} must be an object")
             for each in self.fields(within, inner, (*path, key)):
-                yield _Rule(f"{present} && type({inner}) == map ? ({each.expression}) : true", each.message)
+                yield _FieldCheck(f"{present} && type({inner}) == map ? ({each.expression}) : true", each.message)
 
     def matches(self, schema: JSON, value: str, depth: int = 0) -> str:
         """CEL that is true if the value of the expression `value` fits; `depth` makes names of variables unique."""
-        if depth > len(self._definitions) + 10:
-            raise SettingsError("a configuration class that contains itself cannot be checked by a policy")
-        found = self.resolved(schema)
+        self._schema.check_depth(depth)
+        found = self._schema.resolved(schema)
         self._check_keywords(found)
         if alternatives := found.get("anyOf") or found.get("oneOf"):
             return "(" + " || ".join(self.matches(each, value, depth + 1) for each in alternatives) + ")"
@@ -165,7 +185,7 @@ class _Schema:
         kind = found.get("type")
         number = f"double({value})" if kind == "number" else value
         limits = {key: float(found[key]) if kind == "number" else found[key] for key in _LIMITS if key in found}
-        parts += [_LIMITS[key][0].format(number, _literal(limit)) for key, limit in limits.items()]
+        parts += [_LIMITS[key][0].format(number, literal(limit)) for key, limit in limits.items()]
         if "items" in found:
             item = f"i{depth}"
             parts.append(f"{value}.all({item}, {self.matches(found['items'], item, depth + 1)})")
@@ -183,13 +203,13 @@ class _Schema:
 
     def words(self, schema: JSON) -> str:
         """What a value must be, for a message."""
-        found = self.resolved(schema)
+        found = self._schema.resolved(schema)
         if alternatives := found.get("anyOf") or found.get("oneOf"):
             said = [self.words(each) for each in alternatives if each.get("type") != "null"]
             return " or ".join(dict.fromkeys(said))
         if "enum" in found or "const" in found:
-            return " or ".join(map(_literal, found.get("enum", [found.get("const")])))
-        limits = [_LIMITS[key][1].format(_literal(found[key])) for key in _LIMITS if key in found]
+            return " or ".join(map(literal, found.get("enum", [found.get("const")])))
+        limits = [_LIMITS[key][1].format(literal(found[key])) for key in _LIMITS if key in found]
         kind = "a number" if found.get("type") == "number" else _TYPES.get(found.get("type", ""), ("", "a value"))[1]
         if "items" in found:
             kind += f" in which each is {self.words(found['items'])}"
@@ -197,29 +217,21 @@ class _Schema:
             kind += f" in which each key is {self.words(found['propertyNames'])}"
         return ", ".join([kind, *limits])
 
-    def _object_in(self, schema: JSON) -> JSON | None:
-        """The object with fields of its own that a field holds, perhaps beside null; None if it holds anything else."""
-        found = self.resolved(schema)
-        kinds = [self.resolved(each) for each in found.get("anyOf", (found,))]
-        objects = [each for each in kinds if "properties" in each]
-        others = [each for each in kinds if "properties" not in each and each.get("type") != "null"]
-        return objects[0] if len(objects) == 1 and not others else None
-
     def _object(self, schema: JSON, value: str, depth: int) -> Iterator[str]:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         if others is False:
             yield _keys(value, properties)
         elif isinstance(others, dict):
             yield self._others(others, value, properties, depth)
-        yield from (f"{_literal(key)} in {value}" for key in schema.get("required", ()))
+        yield from (f"{literal(key)} in {value}" for key in schema.get("required", ()))
         for key, field in properties.items():
-            inner = self.matches(field, f"{value}[{_literal(key)}]", depth + 1)
-            yield f"(!({_literal(key)} in {value}) || {inner})"
+            inner = self.matches(field, f"{value}[{literal(key)}]", depth + 1)
+            yield f"(!({literal(key)} in {value}) || {inner})"
 
     def _others(self, schema: JSON, value: str, properties: Mapping[str, Any], depth: int) -> str:
         key = f"k{depth}"
         fits = self.matches(schema, f"{value}[{key}]", depth + 1)
-        return f"{value}.all({key}, {key} in {_literal(list(properties))} || {fits})"
+        return f"{value}.all({key}, {key} in {literal(list(properties))} || {fits})"
 
     def _check_keywords(self, schema: JSON) -> None:
         known = _WITHOUT_EFFECT | _LIMITS.keys() | _CHECKED
@@ -229,7 +241,7 @@ class _Schema:
 
 
 def _keys(value: str, properties: Mapping[str, Any]) -> str:
-    return f"{value}.all(k, k in {_literal(list(properties))})"
+    return f"{value}.all(k, k in {literal(list(properties))})"
 
 
 def _one_of(value: str, allowed: Sequence[Any]) -> str:
@@ -237,16 +249,16 @@ def _one_of(value: str, allowed: Sequence[Any]) -> str:
     types = {str: "string", bool: "bool", int: "int", float: "double", type(None): "null_type"}
     by_type = {kind: [each for each in allowed if type(each) is kind] for kind in types}
     parts = [
-        f"(type({value}) == {types[kind]} ? {value} in {_literal(each)} : false)"
+        f"(type({value}) == {types[kind]} ? {value} in {literal(each)} : false)"
         for kind, each in by_type.items()
         if each
     ]
     return "(" + " || ".join(parts) + ")"
 
 
-def _validation(info: DriverInfo, variable: str, expression: str, message: str) -> JSON:
+def _validation(info: DriverInfo, variable: str, expression: str, message: str, item: str = "c") -> JSON:
     text = f"configuration of driver {info.name}: {message}"
-    return {"expression": f"variables.{variable}.all(c, {expression})", "message": text, "reason": "Invalid"}
+    return {"expression": f"variables.{variable}.all({item}, {expression})", "message": text, "reason": "Invalid"}
 
 
 def _objects(name: str, variables: Sequence[JSON], validations: Sequence[JSON]) -> list[JSON]:
@@ -272,8 +284,3 @@ def _objects(name: str, variables: Sequence[JSON], validations: Sequence[JSON]) 
         {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": found}
         for kind, found in kinds.items()
     ]
-
-
-def _literal(value: Any) -> str:
-    """A JSON value as CEL: the same text, but for characters beyond ASCII, which CEL takes as they are."""
-    return json.dumps(value, ensure_ascii=False)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from dra_driver_cpu.pick import PickPolicy
 from dra_driver_cpu.settings import CpuSettings
-from dra_sdk import OpaqueConfig
+from dra_sdk import CelRule, OpaqueConfig
 from dra_sdk.hardware import CpuSet, format_cpuset
 
 Placement = Literal["packed", "spread"]
@@ -21,6 +21,8 @@ MemoryPolicy = Literal["local", "none"]
 CPUS: Final = "cpus"
 QUOTA: Final = "quota"
 MEMORY: Final = "memory"
+_CORES_OR_THREADS: Final = "fullCores takes all threads of each core, placement spread one: use one of both"
+_ONE_NODE: Final = "l3Cache require puts all CPUs into one NUMA node: do not set numa to distributed"
 
 
 class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
@@ -59,12 +61,17 @@ class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
         description="Whether containers keep the CFS quota of their CPU limit, which slows exclusive CPUs down.",
     )
 
+    cel_rules = (
+        CelRule('!(self.fullCores && self.placement == "spread")', _CORES_OR_THREADS),
+        CelRule('!(self.l3Cache == "require" && self.numa == "distributed")', _ONE_NODE),
+    )
+
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
         if self.full_cores and self.placement == "spread":
-            raise ValueError("fullCores takes all threads of each core, placement spread one: use one of both")
+            raise ValueError(_CORES_OR_THREADS)
         if self.l3_cache == "require" and self.numa == "distributed":
-            raise ValueError("l3Cache require puts all CPUs into one NUMA node: do not set numa to distributed")
+            raise ValueError(_ONE_NODE)
         return self
 
     def policy_of(self, settings: CpuSettings) -> PickPolicy:

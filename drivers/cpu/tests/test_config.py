@@ -7,6 +7,7 @@ from dra_driver_cpu import CpuConfig, CpuSettings
 from dra_driver_cpu.pick import PACKED, PickPolicy
 
 from dra_sdk import ConfigError
+from dra_sdk.testing import assert_rules_agree
 
 
 def test_without_fields_a_claim_has_the_defaults():
@@ -47,3 +48,7 @@ def test_the_schema_has_every_field_with_a_description():
     fields = {"fullCores", "placement", "l3Cache", "numa", "coreType", "memoryPolicy", "cfsQuota"}
     assert set(properties) == fields
     assert all(properties[name]["description"] for name in fields)
+
+
+def test_an_admission_policy_refuses_all_that_the_driver_refuses():
+    assert assert_rules_agree(CpuConfig) == []

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from dra_sdk import ConfigError, OpaqueConfig, Quantity
+from dra_sdk import CelRule, ConfigError, OpaqueConfig, Quantity
 from dra_sdk.hardware.vfio import Iommu, IommuField
 
 API_VERSION: Final = "resource.nvidia.com/v1beta1"
@@ -37,7 +37,7 @@ def _limit(value: Any) -> Any:
     return str(value)
 
 
-Limit = Annotated[str, BeforeValidator(_limit, json_schema_input_type=str | int)]
+Limit = Annotated[str, BeforeValidator(_limit, json_schema_input_type=str | int), Field(examples=["10Gi", "1Mi"])]
 Percentage = Annotated[int, Field(ge=0, le=100, strict=True)]
 Switch = Annotated[bool, Field(strict=True)]
 
@@ -112,16 +112,32 @@ class GpuSharing(_Sharing):
         return self
 
 
+_MPS_CONFIG_FITS: Final = CelRule(
+    '!has(self.sharing) || !has(self.sharing.mpsConfig) || self.sharing.strategy == "MPS"',
+    "sharing.mpsConfig goes with strategy MPS only",
+)
+
+
 class GpuConfig(OpaqueConfig, api_version=API_VERSION):
     """Configuration of whole GPUs. Without `sharing` nothing changes on the GPU."""
 
     sharing: GpuSharing | None = None
+
+    cel_rules = (
+        _MPS_CONFIG_FITS,
+        CelRule(
+            '!has(self.sharing) || !has(self.sharing.timeSlicingConfig) || self.sharing.strategy == "TimeSlicing"',
+            "sharing.timeSlicingConfig goes with strategy TimeSlicing only",
+        ),
+    )
 
 
 class MigDeviceConfig(OpaqueConfig, api_version=API_VERSION):
     """Configuration of MIG devices. They have no time slices of their own, so TimeSlicing changes nothing."""
 
     sharing: MigSharing | None = None
+
+    cel_rules = (_MPS_CONFIG_FITS,)
 
 
 class VfioDeviceConfig(OpaqueConfig, api_version=API_VERSION):

@@ -19,6 +19,7 @@ from dra_driver_gpu.config import (
 
 from dra_sdk import ConfigError
 from dra_sdk.cli.main import main
+from dra_sdk.testing import assert_rules_agree
 
 
 def test_without_sharing_nothing_changes():
@@ -78,7 +79,8 @@ def test_the_schema_accepts_what_the_driver_accepts(capsys):
     assert all(schema["$defs"][name]["properties"]["apiVersion"] == {"const": API_VERSION} for name in names)
     mps = schema["$defs"]["MpsConfig"]["properties"]
     limit = mps["defaultPinnedDeviceMemoryLimit"]["anyOf"]
-    assert limit == [{"type": "string"}, {"type": "integer"}, {"type": "null"}]
+    assert limit[0]["anyOf"] == [{"type": "string"}, {"type": "integer"}]
+    assert limit[1:] == [{"type": "null"}]
     interval = schema["$defs"]["TimeSlicingConfig"]["properties"]["interval"]
     assert interval["default"] == "Default"
     assert interval["anyOf"] == [{"type": "string", "enum": list(INTERVALS)}, {"type": "null"}]
@@ -183,3 +185,7 @@ def test_a_memory_limit_for_a_device_that_is_not_there(selector):
 def test_a_request_may_have_a_number_as_its_name():
     config = MpsConfig.model_validate({"defaultPerDevicePinnedMemoryLimit": {"0": "1Mi"}})
     assert memory_limits(config, {"GPU-a": "1", "GPU-b": "0"}) == {"GPU-b": "1M"}
+
+
+def test_an_admission_policy_refuses_the_contradictions_that_the_driver_refuses():
+    assert assert_rules_agree(*CONFIGS) == []

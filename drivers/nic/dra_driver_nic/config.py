@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic.alias_generators import to_camel
 
 from dra_driver_nic.network.links import LINK_SCOPE, LOCAL_TABLE, MAIN_TABLE, UNIVERSE
-from dra_sdk import OpaqueConfig
+from dra_sdk import CelRule, OpaqueConfig
 from dra_sdk.hardware.vfio import Iommu, IommuField
 
 T = TypeVar("T")
@@ -27,6 +27,7 @@ _SYSCTL: Final = re.compile(r"(ipv4|ipv6)\.(conf|neigh)\.[a-z0-9_]+")
 _NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _FEATURE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _LARGEST_TABLE: Final = 0xFFFFFFFF
+_LONGEST_IP: Final = 80  # an IPv6 address with its interface and a prefix length
 _TABLES_OF_THE_KERNEL: Final = frozenset({253, MAIN_TABLE, LOCAL_TABLE})
 
 
@@ -100,16 +101,20 @@ def _parsed(parse: Callable[[str], T], text: str, wanted: str) -> T:
         raise ValueError(f"must be {wanted}; is {text!r}") from None
 
 
-InterfaceName = Annotated[str, AfterValidator(_interface_name)]
-Mac = Annotated[str, AfterValidator(_mac)]
-IpWithPrefix = Annotated[str, AfterValidator(_with_prefix)]
-IpNetwork = Annotated[str, AfterValidator(_network)]
-Ip = Annotated[str, AfterValidator(_ip)]
-Sysctl = Annotated[str, AfterValidator(_sysctl)]
+InterfaceName = Annotated[str, Field(max_length=15, examples=["net0", "net1"]), AfterValidator(_interface_name)]
+Mac = Annotated[str, Field(max_length=17, examples=["02:00:00:00:00:01"]), AfterValidator(_mac)]
+IpWithPrefix = Annotated[
+    str, Field(max_length=_LONGEST_IP, examples=["10.0.0.5/24", "fd00::5/64"]), AfterValidator(_with_prefix)
+]
+IpNetwork = Annotated[str, Field(max_length=_LONGEST_IP, examples=["10.1.0.0/16", "::/0"]), AfterValidator(_network)]
+Ip = Annotated[str, Field(max_length=_LONGEST_IP, examples=["10.0.0.1", "fd00::1"]), AfterValidator(_ip)]
+Sysctl = Annotated[
+    str, Field(max_length=128, examples=["ipv4.conf.arp_ignore", "ipv4.conf.arp_announce"]), AfterValidator(_sysctl)
+]
 Table = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_table)]
 VrfTable = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_vrf_table)]
-Feature = Annotated[str, AfterValidator(_feature)]
-Conflist = Annotated[str, AfterValidator(_conflist)]
+Feature = Annotated[str, Field(max_length=32, examples=["tso", "gro"]), AfterValidator(_feature)]
+Conflist = Annotated[str, Field(max_length=253, examples=["tuned"]), AfterValidator(_conflist)]
 Number = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF)]
 
 
@@ -255,6 +260,25 @@ class VfConfig(_Section):
         return self
 
 
+_CONFIGURES_INTERFACE: Final = " || ".join(
+    [
+        "self.interface.dhcp",
+        *(f"has(self.interface.{name})" for name in ("name", "addresses", "mtu", "hardwareAddr", "arpIgnore")),
+        *(f"has(self.interface.{name})" for name in ("arpAnnounce", "vrf")),
+        *(f"self.ethtool.{name}.size() > 0" for name in ("features", "channels", "rings")),
+        *(f"(has(self.{name}) && self.{name}.size() > 0)" for name in ("routes", "neighbors")),
+        "self.interface.sysctls.size() > 0",
+        "self.rules.size() > 0",
+        "has(self.cni)",
+    ]
+)
+
+
+def _of_one_family(one: str, other: str) -> str:
+    """Return CEL that is true if two addresses or networks of a variable `r` are of one family, or one is absent."""
+    return f'!has(r.{one}) || !has(r.{other}) || r.{one}.contains(":") == r.{other}.contains(":")'
+
+
 class NicConfig(OpaqueConfig, api_version=API_VERSION):
     """How a pod gets a network device."""
 
@@ -282,6 +306,61 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
         default=None, description="vfio-pci: a PCI function for DPDK or a virtual machine in place of an interface."
     )
     iommu: IommuField = Field(default_factory=Iommu, description="How such a function is opened.")
+
+    cel_rules = (
+        CelRule(
+            f"!has(self.driver) || !({_CONFIGURES_INTERFACE})",
+            "interface, routes, rules, neighbors, ethtool and cni cannot be given with driver",
+        ),
+        CelRule("!has(self.driver) || !has(self.rdma) || !self.rdma", "rdma cannot be given with driver"),
+        CelRule(
+            "!has(self.interface.vrf) || self.rules.size() == 0",
+            "rules cannot be given with interface.vrf: the kernel has a rule for its table",
+        ),
+        CelRule(
+            "!self.interface.dhcp || !has(self.interface.addresses)",
+            "interface.addresses cannot be given with interface.dhcp",
+        ),
+        CelRule(
+            "!has(self.interface.addresses) || "
+            "self.interface.addresses.all(a, self.interface.addresses.exists_one(b, a == b))",
+            "interface.addresses contains an address twice",
+        ),
+        CelRule(
+            '!has(self.interface.arpIgnore) || !("ipv4.conf.arp_ignore" in self.interface.sysctls)',
+            "interface.sysctls.ipv4.conf.arp_ignore and arpIgnore set the same value; give one of them",
+        ),
+        CelRule(
+            '!has(self.interface.arpAnnounce) || !("ipv4.conf.arp_announce" in self.interface.sysctls)',
+            "interface.sysctls.ipv4.conf.arp_announce and arpAnnounce set the same value; give one of them",
+        ),
+        CelRule(
+            "!has(self.interface.vrf) || !has(self.interface.name) || self.interface.vrf.name != self.interface.name",
+            "interface.vrf.name and interface.name are the same; give the VRF another name",
+        ),
+        CelRule(
+            f"!has(self.routes) || self.routes.all(r, has(r.gateway) == (r.scope == {UNIVERSE}))",
+            f"routes need a gateway unless their scope is {LINK_SCOPE}, and have none then",
+        ),
+        CelRule(
+            f"!has(self.routes) || self.routes.all(r, ({_of_one_family('gateway', 'destination')}) && "
+            f"({_of_one_family('source', 'destination')}))",
+            "destination, gateway and source of a route must be of one IP family",
+        ),
+        CelRule(
+            "self.rules.all(r, has(r.source) || has(r.destination))", "source or destination of a rule must be given"
+        ),
+        CelRule(
+            f"self.rules.all(r, {_of_one_family('source', 'destination')})",
+            "source and destination of a rule must be of one IP family",
+        ),
+        CelRule("!has(self.vf) || !has(self.vf.qos) || has(self.vf.vlan)", "vf.qos needs vf.vlan"),
+        CelRule(
+            "!has(self.vf) || !has(self.vf.minTxRate) || !has(self.vf.maxTxRate) || self.vf.maxTxRate == 0 || "
+            "self.vf.minTxRate <= self.vf.maxTxRate",
+            "vf.minTxRate must not exceed vf.maxTxRate",
+        ),
+    )
 
     @property
     def configures_interface(self) -> bool:

@@ -11,6 +11,7 @@ import yaml
 from dra_driver_nic.config import InterfaceConfig, NicConfig, RouteConfig, VrfConfig
 
 from dra_sdk import ConfigError
+from dra_sdk.testing import assert_rules_agree
 
 
 def decode(**fields: Any) -> NicConfig:
@@ -132,3 +133,9 @@ def test_the_table_of_a_vrf_without_one_is_that_of_dranet() -> None:
     assert {name: VrfConfig(name=name).number for name in hashes} == {
         name: 1000 + number % 1000 for name, number in hashes.items()
     }
+
+
+def test_an_admission_policy_refuses_what_the_driver_refuses() -> None:
+    """To look for a neighbour twice among 256 would cost more than a policy may."""
+    (notice,) = assert_rules_agree(NicConfig)
+    assert "neighbors contains 10.0.0.1 twice" in notice

@@ -7,10 +7,11 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from dra_sdk import Device, DriverInfo, Node, OpaqueConfig
+from dra_sdk import CelRule, Device, DriverInfo, Node, OpaqueConfig
 
 NAME: Final = "shapes.example.com"
 VERSION: Final = f"{NAME}/v1"
+PLATES: Final = "plates.example.com"
 
 
 class Screw(BaseModel):
@@ -154,3 +155,71 @@ WRONG: Final[list[tuple[str, Any]]] = [
 def entry(parameters: Any, driver: str = NAME) -> dict[str, Any]:
     """An entry of `config`."""
     return {"opaque": {"driver": driver, "parameters": parameters}}
+
+
+class Hole(BaseModel):
+    """An object within a configuration whose rules see its default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: int = Field(default=3, ge=0, le=99)
+    thread: Literal["fine", "coarse"] | None = None
+
+
+class Plate(OpaqueConfig, api_version=f"{PLATES}/v1"):
+    """A configuration with what a schema cannot say: as code, and as rules."""
+
+    low: int = Field(default=0, ge=0, le=10)
+    high: int | None = Field(default=None, ge=0, le=10)
+    name: str | None = Field(default=None, max_length=10, examples=["plate", "disc"])
+    hole: Hole = Field(default_factory=Hole)
+    holes: list[Hole] = Field(default=[], max_length=4)
+    named: dict[str, Hole] = Field(default={}, max_length=4)
+
+    cel_rules = (
+        CelRule("!has(self.high) || self.low <= self.high", "low must not be above high"),
+        CelRule("self.hole.at >= 3 || has(self.name) // the default is 3", "a hole before 3 needs a name"),
+        CelRule("self.holes.all(h, h.at != 0) && self.named.all(k, self.named[k].at != 0)", "no hole is at 0"),
+    )
+
+    @model_validator(mode="after")
+    def check(self) -> Plate:
+        if self.high is not None and self.low > self.high:
+            raise ValueError("low must not be above high")
+        if self.hole.at < 3 and self.name is None:
+            raise ValueError("a hole before 3 needs a name")
+        if not all(hole.at for hole in [*self.holes, *self.named.values()]):
+            raise ValueError("no hole is at 0")
+        return self
+
+
+class PlateDriver(ShapeDriver):
+    """A driver whose configuration has rules."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(PLATES, configs=[Plate])
+
+
+def plate(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": f"{PLATES}/v1", "kind": "Plate", **fields}
+
+
+RIGHT_PLATES: Final = [
+    plate(),
+    plate(low=3),
+    plate(low=3, high=3),
+    plate(high=None, low=10),
+    plate(hole={}, holes=[{}], named={"a": {}}),
+    plate(hole={"at": 0, "thread": None}, name="disc"),
+    plate(hole={"thread": "fine"}, holes=[{"at": 1}, {"thread": "coarse"}], named={"a": {"at": 9}, "b": {}}),
+]
+WRONG_PLATES: Final = [
+    ("Plate: low must not be above high", plate(low=3, high=2)),
+    ("Plate: low must be an integer", plate(low=11, high=2)),
+    ("Plate: a hole before 3 needs a name", plate(hole={"at": 2})),
+    ("Plate: a hole before 3 needs a name", plate(hole={"at": 2}, name=None)),
+    ("Plate: no hole is at 0", plate(holes=[{}, {"at": 0}])),
+    ("Plate: no hole is at 0", plate(named={"a": {}, "b": {"at": 0}})),
+    ("Plate: unknown field", plate(width=3)),
+    ("Plate: hole must be an object", plate(hole=3)),
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import celpy
@@ -9,13 +10,32 @@ import pytest
 from celpy.adapter import json_to_cel
 from pydantic import Field
 
-from dra_sdk import DriverInfo, OpaqueConfig
+from dra_sdk import CelRule, DriverInfo, OpaqueConfig
+from dra_sdk.cel import types
+from dra_sdk.cel.checker import check_any
+from dra_sdk.cel.environment import Shape as Size
+from dra_sdk.cel.environment import object_environment
+from dra_sdk.cel.errors import CelRuntimeError
+from dra_sdk.cel.expression import ObjectExpression
 from dra_sdk.cel.parser import parse
 from dra_sdk.errors import ConfigError, SettingsError
 from dra_sdk.loader import load_driver
 from dra_sdk.tools.configuration.policy import config_policy
 from tests.cel.second_opinion import celpy_environment
-from tests.tools.configuration.shapes import NAME, RIGHT, WRONG, Shape, ShapeDriver, Strict, entry
+from tests.tools.configuration.shapes import (
+    NAME,
+    PLATES,
+    RIGHT,
+    RIGHT_PLATES,
+    WRONG,
+    WRONG_PLATES,
+    Plate,
+    PlateDriver,
+    Shape,
+    ShapeDriver,
+    Strict,
+    entry,
+)
 
 JSON = dict[str, Any]
 INFO = ShapeDriver().dra_driver_info()
@@ -49,9 +69,35 @@ def broken(checked: JSON, info: DriverInfo = INFO) -> list[str]:
         ]
 
 
+@cache
+def compiled(expression: str, root: str) -> ObjectExpression:
+    return ObjectExpression(expression, object_environment(root, types.DYN, Size(0), {}), check_any)
+
+
+def broken_by_our_engine(checked: JSON, info: DriverInfo) -> list[str]:
+    """The same by our own engine, which knows the syntax that rules need; what has no value refuses, as on a server."""
+    policy, _ = config_policy(info)
+
+    def value(expression: str, variables: JSON) -> Any:
+        root, given = ("object", checked) if "object." in expression else ("variables", variables)
+        try:
+            return compiled(expression, root).value(given)
+        except CelRuntimeError:
+            return False
+
+    variables: JSON = {}
+    for variable in policy["spec"]["variables"]:
+        variables[variable["name"]] = value(variable["expression"], variables)
+    return [
+        validation["message"].removeprefix(f"configuration of driver {info.name}: ")
+        for validation in policy["spec"]["validations"]
+        if not value(validation["expression"], variables)
+    ]
+
+
 def decoded(parameters: JSON) -> bool:
     """Whether the driver takes these parameters."""
-    for config in (Shape, Strict):
+    for config in (Shape, Strict, Plate):
         if (parameters.get("apiVersion"), parameters.get("kind")) == (config.api_version, config.kind):
             try:
                 config.decode(parameters)
@@ -73,6 +119,35 @@ def test_what_the_driver_refuses_is_refused_with_the_field(sentence: str, parame
     assert not decoded(parameters)
     (found,) = broken(claim(entry(parameters)))
     assert found.startswith(sentence)
+
+
+@pytest.mark.parametrize("kind", ["claim", "template", "class"])
+def test_a_configuration_that_keeps_to_the_rules_is_let_through(kind: str) -> None:
+    info = PlateDriver().dra_driver_info()
+    for parameters in RIGHT_PLATES:
+        assert decoded(parameters)
+        assert broken_by_our_engine(in_place(kind, entry(parameters, PLATES)), info) == []
+
+
+@pytest.mark.parametrize(("sentence", "parameters"), WRONG_PLATES)
+def test_what_a_rule_refuses_is_refused_with_its_message(sentence: str, parameters: JSON) -> None:
+    assert not decoded(parameters)
+    both = claim(entry(RIGHT_PLATES[0], PLATES), entry(parameters, PLATES))
+    found = broken_by_our_engine(both, PlateDriver().dra_driver_info())
+    assert found[0].startswith(sentence)
+
+
+def test_a_wrong_rule_makes_no_policy() -> None:
+    class Wrong(OpaqueConfig, api_version="wrong.example.com/v1"):
+        """A rule about a field that the class does not have."""
+
+        size: int = 0
+
+        cel_rules = (CelRule("self.size >= 0", "size"), CelRule("self.size >=\n self.length", "length"))
+
+    with pytest.raises(SettingsError) as caught:
+        config_policy(DriverInfo("wrong.example.com", configs=[Wrong]))
+    assert str(caught.value) == "Wrong.cel_rules[1]: line 2, column 6: undefined field 'length'"
 
 
 def test_each_wrong_field_of_each_entry_has_a_sentence() -> None:
@@ -102,6 +177,9 @@ def test_the_reference_drivers_have_a_policy_of_correct_expressions(name: str) -
     policy, _ = config_policy(load_driver(name).info)
     for each in [*policy["spec"]["variables"], *policy["spec"]["validations"]]:
         parse(each["expression"])
+    for config in load_driver(name).info.configs:
+        messages = [validation["message"] for validation in policy["spec"]["validations"]]
+        assert all(any(message.endswith(rule.message) for message in messages) for rule in config.cel_rules)
     assert len(policy["spec"]["validations"]) > 5
 
 
