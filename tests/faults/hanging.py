@@ -9,8 +9,8 @@ from time import sleep
 
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import ClaimRef
-from dra_sdk.tools.simulator.kubelet import rpc
-from tests.faults.lamps import NAME, LampDriver
+from dra_sdk.tools.simulator.kubelet.calls import V1
+from tests.faults.lamps import LampDriver
 from tests.faults.outside import Outside
 
 
@@ -40,18 +40,15 @@ def wait_hanging(knob: Path) -> None:
     wait(knob.with_suffix(".hangs").exists)
 
 
-def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRef, by: str = rpc.V1) -> Future[None]:
-    """A call that hangs by now; it does not end with the registration, as a kubelet's does."""
+def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRef, by: str = V1) -> Future[str]:
+    """What is wrong with the answer to a call that hangs by now. It does not end with the registration."""
     knob = hang(driver, step)
     call = pool.submit(_straight, driver, step.partition(":")[0], refs, by)
     wait_hanging(knob)
     return call
 
 
-def _straight(driver: Outside, kind: str, refs: Sequence[ClaimRef], version: str) -> None:
-    with driver.channel() as channel:
-        if kind == "prepare":
-            answers = rpc.prepare(channel, version, NAME, refs, LONG)
-        else:
-            answers = rpc.unprepare(channel, version, refs, LONG)
-    assert [answers[ref.uid][0] for ref in refs] == [""] * len(refs)
+def _straight(driver: Outside, kind: str, refs: Sequence[ClaimRef], version: str) -> str:
+    with driver.calls() as calls:
+        call = calls.prepare if kind == "prepare" else calls.unprepare
+        return call(refs, version, LONG).problem(refs)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
-
-import grpc
 
 from dra_sdk.loader import Driver
 from dra_sdk.node.files import Files
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 
@@ -53,11 +51,9 @@ class Site:
         """The same the other way round."""
         self.cluster.kubelet.unprepare(NAME, refs)
 
-    @contextmanager
-    def channel(self) -> Iterator[grpc.Channel]:
+    def calls(self) -> AbstractContextManager[KubeletCalls]:
         """Straight to the service socket, past what the kubelet checks."""
-        with rpc.channel(str(self.data / "dra.sock"), self.cluster.kubelet.timing) as channel:
-            yield channel
+        return closing(KubeletCalls(self.data / "dra.sock", self.cluster.kubelet.timing, NAME))
 
     # -- what is seen
 

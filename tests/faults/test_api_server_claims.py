@@ -18,9 +18,8 @@ from dra_sdk.node.runtime.sockets import SERVICE_THREADS
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
-from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
+from dra_sdk.tools.simulator.kubelet import ResponseError
 from dra_sdk.tools.simulator.request import RequestRecord
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.faults.trickling import Trickling
 
@@ -173,16 +172,16 @@ def test_answers_that_trickle_keep_nobody_waiting_who_needs_none(
     with (
         Trickling(fresh.cluster, slow, tmp_path) as server,
         fresh.running(kubeconfig=server.kubeconfig),
-        fresh.channel() as channel,
+        fresh.calls() as calls,
     ):
         fresh.wait_registered()
         fresh.prepare(held)
         with ThreadPoolExecutor(len(slow)) as pool:
-            calls = [pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], LONG) for ref in slow]
+            pending = [pool.submit(calls.prepare, [ref], timeout=LONG) for ref in slow]
             wait(lambda: len(server.asked) >= SERVICE_THREADS)
             fresh.prepare(held)
-            for ref, call in zip(slow, calls, strict=True):
-                (error, devices) = call.result()[ref.uid]
+            for ref, call in zip(slow, pending, strict=True):
+                (error, devices) = call.result().claims[ref.uid]
                 assert f"get resourceclaims default/{ref.name}: no answer from" in error
                 assert "the answer was not complete in time" in error
                 assert not devices

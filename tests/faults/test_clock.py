@@ -93,7 +93,7 @@ def test_a_life_with_a_jumping_clock(driver: Outside) -> None:
         with pytest.raises(TimeoutError):
             call.result(0.3)
         (driver.lamps.parent / "unprepare: begin").unlink()
-        call.result(LONG)
+        assert call.result(LONG) == ""
         assert driver.process.wait(LONG) == 0
     driver.assert_held()
 

@@ -13,7 +13,6 @@ from threading import Event
 import pytest
 
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
 
@@ -98,8 +97,8 @@ def test_a_kubelet_that_hangs_up_in_the_middle_of_a_call(site: Inside) -> None:
             assert leave.wait(LONG)
 
     site.driver.step = step
-    with site.channel() as channel:
-        prepare = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/NodePrepareResources")
+    with site.calls() as calls:
+        prepare = calls.channel.unary_unary("/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources")
         claim = dra_v1_pb2.Claim(namespace=ref.namespace, name=ref.name, uid=ref.uid)
         call = prepare.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]).SerializeToString(), timeout=LONG)
         assert entered.wait(LONG)

@@ -12,7 +12,7 @@ from dra_sdk import DriverInfo
 from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.calls import V1, V1BETA1
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside, SharedSite
 
@@ -40,7 +40,7 @@ def files(cluster: EmbeddedCluster) -> set[Path]:
     return {path for path in cluster.root.rglob("*") if not path.is_dir()}
 
 
-@pytest.mark.parametrize("service", [rpc.V1, rpc.V1BETA1])
+@pytest.mark.parametrize("service", [V1, V1BETA1])
 @pytest.mark.parametrize("field", ["namespace", "name", "uid", "all"])
 def test_hostile_names(site: Inside, service: str, field: str) -> None:
     good = site.claim("lamp-0")
@@ -52,8 +52,8 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
             changed["uid"] = f"0000-{number}"
         refs.append(ClaimRef(**changed))
     before = files(site.cluster)
-    with site.channel() as channel:
-        prepared = rpc.prepare(channel, service, NAME, [*refs, good], LONG)
+    with site.calls() as calls:
+        prepared = calls.prepare([*refs, good], service, LONG).claims
         assert prepared.keys() == {ref.uid for ref in (*refs, good)}
         assert prepared[good.uid][0] == ""
         for ref in refs:
@@ -62,7 +62,7 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
             assert "internal error" not in error
             assert len(error) < 5000
             assert devices == ()
-        unprepared = rpc.unprepare(channel, service, [*refs, good], LONG)
+        unprepared = calls.unprepare([*refs, good], service, LONG).claims
         too_long = {ref.uid for ref in refs if max(len(ref.namespace), len(ref.name), len(ref.uid)) > NAME_LIMIT}
         assert {uid for uid, (error, _) in unprepared.items() if error} == too_long
         assert unprepared.keys() == prepared.keys()
@@ -72,18 +72,18 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
 def test_one_uid_many_times(site: Inside) -> None:
     good = site.claim("lamp-0")
     others = [ClaimRef("default", f"other-{number}", good.uid) for number in range(10)]
-    with site.channel() as channel:
-        answers = rpc.prepare(channel, rpc.V1, NAME, [*others, good], LONG)
+    with site.calls() as calls:
+        answers = calls.prepare([*others, good], timeout=LONG).claims
         assert answers.keys() == {good.uid}
         assert answers[good.uid][0] == "", "the last one with this UID is the claim"
-        assert rpc.unprepare(channel, rpc.V1, [*others, good], LONG) == {good.uid: ("", ())}
+        assert calls.unprepare([*others, good], timeout=LONG).claims == {good.uid: ("", ())}
 
 
 def test_thousands_of_claims_in_a_call(site: Inside) -> None:
     refs = [ClaimRef("default", f"x-{number}", f"uid-{number}") for number in range(2_000)]
-    with site.channel() as channel:
-        assert len(rpc.unprepare(channel, rpc.V1, refs, LONG)) == 2_000
-        assert rpc.prepare(channel, rpc.V1, NAME, [], LONG) == {}
+    with site.calls() as calls:
+        assert len(calls.unprepare(refs, timeout=LONG).claims) == 2_000
+        assert calls.prepare([], timeout=LONG).claims == {}
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,14 @@ def test_thousands_of_claims_in_a_call(site: Inside) -> None:
 )
 @pytest.mark.parametrize("method", ["NodePrepareResources", "NodeUnprepareResources"])
 def test_a_message_that_is_none(site: Inside, method: str, content: bytes) -> None:
-    with site.channel() as channel:
-        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/{method}")
+    with site.calls() as calls:
+        call = calls.channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/{method}")
         with pytest.raises(grpc.RpcError, match="Exception deserializing request") as caught:
             call(content, timeout=LONG)
         assert caught.value.code() is grpc.StatusCode.INTERNAL
 
 
 def test_a_message_that_is_too_large(site: Inside) -> None:
-    with site.channel() as channel:
+    with site.calls() as calls:
         refs = [ClaimRef("default", "x" * 1000, f"{number}" * 100) for number in range(4_000)]
-        with pytest.raises(grpc.RpcError) as caught:
-            rpc.prepare(channel, rpc.V1, NAME, refs, LONG)
-        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert calls.prepare(refs, timeout=LONG).code is grpc.StatusCode.RESOURCE_EXHAUSTED

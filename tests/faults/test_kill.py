@@ -16,8 +16,8 @@ import pytest
 from dra_sdk.node.prepare.checkpoint import decode
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import rpc
-from tests.faults.lamps import NAME, LampDriver
+from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls
+from tests.faults.lamps import LampDriver
 from tests.faults.outside import Outside
 
 SITES = 2
@@ -47,13 +47,13 @@ class Victim(Outside):
         """Start, clear up what the last life left, then be killed in the middle of `call`."""
         self.start()
         try:
-            with self.channel() as channel:
-                self.wait_ready(channel)
-                seconds = self._whole_life(channel)
+            with self.calls() as calls:
+                self.wait_ready(calls)
+                seconds = self._whole_life(calls)
                 if call == "unprepare":
-                    self._call("prepare", channel)
+                    self._call("prepare", calls)
                 with ThreadPoolExecutor(1) as pool:
-                    dying = pool.submit(self._call, call, channel)
+                    dying = pool.submit(self._call, call, calls)
                     sleep(self.random.uniform(0, 1.1) * seconds[call])
                     self.kill()
                     dying.exception()
@@ -65,37 +65,37 @@ class Victim(Outside):
         """The last life, which nobody takes."""
         self.start()
         try:
-            with self.channel() as channel:
-                self.wait_ready(channel)
-                self._whole_life(channel)
+            with self.calls() as calls:
+                self.wait_ready(calls)
+                self._whole_life(calls)
             assert self.terminate() == 0
         finally:
             self.kill()
 
-    def wait_ready(self, channel: grpc.Channel) -> None:
+    def wait_ready(self, calls: KubeletCalls) -> None:
         """Until somebody listens; fails where the process has ended."""
         ready = Event()
-        grpc.channel_ready_future(channel).add_done_callback(lambda _: ready.set())
+        grpc.channel_ready_future(calls.channel).add_done_callback(lambda _: ready.set())
         self.wait(ready.is_set)
 
-    def _whole_life(self, channel: grpc.Channel) -> dict[str, float]:
+    def _whole_life(self, calls: KubeletCalls) -> dict[str, float]:
         """What the kubelet does after a restart; how long each call takes once there is nothing to clear up."""
-        self._call("prepare", channel)
+        self._call("prepare", calls)
         self.assert_held(self.ref)
         seconds = {}
         for call in ("unprepare", "prepare", "unprepare"):
             begun = monotonic()
-            self._call(call, channel)
+            self._call(call, calls)
             seconds[call] = monotonic() - begun
         self.assert_held()
         return seconds
 
-    def _call(self, call: str, channel: grpc.Channel) -> None:
+    def _call(self, call: str, calls: KubeletCalls) -> None:
         if call == "prepare":
-            error, devices = rpc.prepare(channel, rpc.V1, NAME, [self.ref], LONG)[self.ref.uid]
+            error, devices = calls.prepare([self.ref], timeout=LONG).claims[self.ref.uid]
             assert [device.device for device in devices] == list(LAMPS), error
         else:
-            error, _ = rpc.unprepare(channel, rpc.V1, [self.ref], LONG)[self.ref.uid]
+            error, _ = calls.unprepare([self.ref], timeout=LONG).claims[self.ref.uid]
             assert not error
 
     def _what_is_left(self) -> str:

@@ -38,10 +38,10 @@ def call(channel: grpc.Channel, kind: str, ref: ClaimRef) -> Any:
     return stub.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=CALL)
 
 
-def all_at_once(site: Inside, calls: Iterable[tuple[str, ClaimRef]]) -> list[str]:
+def all_at_once(site: Inside, wanted: Iterable[tuple[str, ClaimRef]]) -> list[str]:
     """The errors of the calls, which are all sent before the first is answered; each must be about its own claim."""
-    with site.channel() as channel:
-        under_way = [(ref, call(channel, kind, ref)) for kind, ref in calls]
+    with site.calls() as calls:
+        under_way = [(ref, call(calls.channel, kind, ref)) for kind, ref in wanted]
         errors = []
         for ref, future in under_way:
             answers = future.result().claims

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from time import sleep
 
-import grpc
 import pytest
 
 from dra_sdk.kube import client
@@ -23,9 +22,8 @@ from dra_sdk.node.runtime import claims_api, sockets
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.calls import V1, V1BETA1
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
-from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
 from tests.faults.trickling import Trickling
 from tests.kube.scripted import kubeconfig
@@ -94,7 +92,7 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
                 driver.prepare(ref)
             call = calling(pool, driver, step, ref)
             assert driver.terminate() == 1
-        assert isinstance(call.exception(), grpc.RpcError)
+        assert "failed as a whole" in call.result(LONG)
     log = driver.log.read_text()
     assert "calls are still in flight after 0 s; their claims are undone at the next start" in log
     assert ABANDONED in log
@@ -110,7 +108,7 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
         assert driver.terminate() == 0
 
 
-@pytest.mark.parametrize("version", [rpc.V1, rpc.V1BETA1])
+@pytest.mark.parametrize("version", [V1, V1BETA1])
 @pytest.mark.parametrize("kind", [HangingDriver, BelatedDriver])
 def test_a_call_that_ends_within_the_drain_time_is_answered(
     tmp_path: Path, kind: type[HangingDriver], version: str
@@ -129,7 +127,7 @@ def _end_within_the_drain_time(driver: Outside, version: str) -> None:
             call.result(0.3)
         assert list(driver.cluster.registry_dir.iterdir()), "a kubelet that loses the registration ends the call"
         (driver.lamps.parent / "prepare: on").unlink()
-        call.result(LONG)
+        assert call.result(LONG) == ""
         assert driver.process.wait(LONG) == 0
         assert not list(driver.cluster.registry_dir.iterdir())
     driver.assert_held(*refs)
@@ -162,13 +160,13 @@ def end_while_it_reads(driver: Outside, kubeconfig: Path, refs: Sequence[ClaimRe
     """SIGTERM while a prepare of each claim reads; the process must end, though no read ever does."""
     with (
         driver.running("--drain-seconds", "0.3", "--kubeconfig", str(kubeconfig)),
-        driver.channel() as channel,
+        driver.calls() as calls,
         ThreadPoolExecutor(len(refs)) as pool,
     ):
-        calls = [pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], FOREVER) for ref in refs]
+        pending = [pool.submit(calls.prepare, [ref], timeout=FOREVER) for ref in refs]
         driver.wait(reads)
         assert driver.terminate() == 1
-        assert all(isinstance(call.exception(), grpc.RpcError) for call in calls)
+        assert not any(call.result().ok for call in pending)
     log = driver.log.read_text()
     assert "calls are still in flight after 0 s" in log
     assert "a call of the kubelet; the next start continues from the state files" in log

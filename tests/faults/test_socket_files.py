@@ -13,8 +13,6 @@ import pytest
 from dra_sdk.node import threads
 from dra_sdk.node.runtime import sockets
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.simulator.kubelet import rpc
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 
 
@@ -66,15 +64,15 @@ def test_a_call_under_way_when_its_socket_is_lost_is_answered(site: Inside) -> N
             assert leave.wait(LONG)
 
     site.driver.step = step
-    with site.channel() as channel, ThreadPoolExecutor(1) as pool:
-        call = pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], LONG)
+    with site.calls() as calls, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(calls.prepare, [ref], timeout=LONG)
         assert entered.wait(LONG)
         service.unlink()
         wait(service.is_socket)
         with pytest.raises(TimeoutError):
             call.result(2 * sockets.LAST_SECONDS)
         leave.set()
-        assert call.result(LONG)[ref.uid][0] == ""
+        assert call.result(LONG).claims[ref.uid].error == ""
     # The kubelet's connection leads to the server that just ends, so its first call may be cut off.
     site.cluster.kubelet.retry(lambda: site.unprepare(ref), LONG)
 

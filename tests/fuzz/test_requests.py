@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
+from dra_sdk.node.kubelet.draplugin import NAME_LIMIT, VERSIONS
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import rpc
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.fuzz.strategies import ODD_TEXTS, fuzz
 
@@ -37,18 +35,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
 def test_requests(site: Inside) -> None:
     good = site.claim("lamp-0")
 
-    with site.channel() as channel:
+    with site.calls() as calls:
 
         @fuzz(150)
-        @given(st.sampled_from(rpc.PLUGIN_SERVICES), refs, st.booleans())
+        @given(st.sampled_from(list(VERSIONS)), refs, st.booleans())
         def run(service: str, claims: list[ClaimRef], with_good: bool) -> None:
             if with_good:
                 claims = [*claims, good]
-            prepared = rpc.prepare(channel, service, NAME, claims, 20)
+            prepared = calls.prepare(claims, service, 20).claims
             assert prepared.keys() == {ref.uid for ref in claims}
             assert {uid for uid, (error, _) in prepared.items() if not error} == ({good.uid} if with_good else set())
             assert not any("internal error" in error for error, _ in prepared.values())
-            unprepared = rpc.unprepare(channel, service, claims, 20)
+            unprepared = calls.unprepare(claims, service, 20).claims
             assert unprepared.keys() == {ref.uid for ref in claims}
             refused = {uid for uid, (error, _) in unprepared.items() if error}
             too_long = {ref.uid for ref in claims if not fits(ref)}
@@ -60,8 +58,8 @@ def test_requests(site: Inside) -> None:
 @pytest.mark.parametrize("method", ["NodePrepareResources", "NodeUnprepareResources"])
 def test_bytes(site: Inside, method: str) -> None:
     """Whatever parses is answered; what does not is refused as a whole, and the next call is served."""
-    with site.channel() as channel:
-        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/{method}")
+    with site.calls() as calls:
+        call = calls.channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/{method}")
 
         @fuzz(150)
         @given(st.binary(max_size=40))

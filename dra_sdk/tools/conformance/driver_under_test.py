@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.tools.conformance.environment import Environment
-from dra_sdk.tools.conformance.kubelet_client import (
-    PLUGIN_VERSIONS,
-    V1,
-    Channel,
-    ClaimsResponse,
-    PluginClient,
-    RegistrationClient,
-    RpcResult,
-)
 from dra_sdk.tools.conformance.launcher import Launcher, Process, deferred_signals
 from dra_sdk.tools.conformance.outcomes import NotRunError, Recorder
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll
+from dra_sdk.tools.simulator.kubelet.calls import V1, ClaimsResponse, KubeletCalls, RpcResult
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
@@ -57,8 +50,8 @@ class Instance:
     registration_socket: Path
     info: PluginInfo
     get_info_seconds: float
-    registrar: RegistrationClient
-    service: PluginClient
+    registrar: KubeletCalls
+    service: KubeletCalls
     first_prepare: ClaimsResponse
     registration: RpcResult[RegistrationStatusResponse]
     recorder: Recorder
@@ -80,13 +73,13 @@ class Instance:
         """Whether its process still runs; True if the process is not known."""
         return self.process is None or not self.process.exit_reason()
 
-    def connect_service(self) -> PluginClient:
+    def connect_service(self) -> KubeletCalls:
         """Another connection to its service; the caller closes the channel."""
-        return PluginClient(Channel(self.service_socket, self.recorder), self.info.name, self.timing)
+        return KubeletCalls(self.service_socket, self.timing, self.info.name, self.recorder.add)
 
-    def connect_registrar(self) -> RegistrationClient:
+    def connect_registrar(self) -> KubeletCalls:
         """Another connection to its registration socket; the caller closes the channel."""
-        return RegistrationClient(Channel(self.registration_socket, self.recorder), self.timing)
+        return KubeletCalls(self.registration_socket, self.timing, record=self.recorder.add)
 
     def prepare(self, refs: Sequence[ClaimRef]) -> ClaimsResponse:
         """NodePrepareResources, in the version that the kubelet would choose."""
@@ -98,8 +91,8 @@ class Instance:
 
     def close(self) -> None:
         """Close the connections."""
-        self.registrar.channel.close()
-        self.service.channel.close()
+        self.registrar.close()
+        self.service.close()
 
 
 class DriverUnderTest:
@@ -250,13 +243,13 @@ class DriverUnderTest:
     def _register(self, socket: Path) -> Instance | None:
         """The instance behind a socket, registered; None if it does not answer or is another driver."""
         timing = self.timeouts.kubelet
-        registrar = RegistrationClient(Channel(socket, self.recorder), timing)
+        registrar = KubeletCalls(socket, timing, record=self.recorder.add)
         answer = registrar.get_info(DISCOVERY_TIMEOUT)
         info = answer.message
         if info is None or (self.name and info.name != self.name):
-            registrar.channel.close()
+            registrar.close()
             return None
-        service = PluginClient(Channel(_service_socket(info, socket), self.recorder), info.name, timing)
+        service = KubeletCalls(_service_socket(info, socket), timing, info.name, self.recorder.add)
         first = service.prepare([], _chosen_version(info), DISCOVERY_TIMEOUT)
         registered = registrar.notify()
         return Instance(socket, info, answer.seconds, registrar, service, first, registered, self.recorder, timing)
@@ -272,7 +265,7 @@ def _service_socket(info: PluginInfo, registration_socket: Path) -> Path:
 
 def _chosen_version(info: PluginInfo) -> str:
     """The first advertised version that the kubelet knows; v1 if there is none, so that other checks can run."""
-    return next((each for each in info.supported_versions if each in PLUGIN_VERSIONS), V1)
+    return next((each for each in info.supported_versions if each in VERSIONS), V1)
 
 
 def _process_ended(process: Process, when: str) -> str:

@@ -24,8 +24,8 @@ from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import BY_METHOD, PLUGIN
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, frames
 from dra_sdk.node.nri.ttrpc import MAX_DATA, REQUEST, Code, Frame, FrameDecoder, encode
-from dra_sdk.tools.conformance.kubelet_client import to_json
-from dra_sdk.tools.conformance.outcomes import Exchange, Recorder
+from dra_sdk.tools.conformance.outcomes import Recorder
+from dra_sdk.tools.simulator.kubelet.calls import Exchange, to_json
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as ttrpc
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 

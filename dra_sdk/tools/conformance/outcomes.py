@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
+
+from dra_sdk.tools.simulator.kubelet.calls import Exchange
 
 RECORDED = 8
 """Number of calls that are kept as evidence for one check."""
@@ -34,26 +35,6 @@ def expect(condition: object, reason: str, **evidence: Any) -> None:
     """Raise CheckFailedError unless the condition is true."""
     if not condition:
         raise CheckFailedError(reason, **evidence)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One gRPC call.
-
-    method: short name, such as `NodePrepareResources`.
-    request: the request as JSON.
-    answer: the response as JSON, or the status of a failed call.
-    seconds: duration of the call.
-    """
-
-    method: str
-    request: Any
-    answer: Any
-    seconds: float
-
-    def encoded(self) -> dict[str, Any]:
-        """As JSON, for a report."""
-        return {"request": self.request, "answer": self.answer, "seconds": round(self.seconds, 4)}
 
 
 class Recorder:

@@ -14,10 +14,10 @@ from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.claims import Claims, TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest, Instance
 from dra_sdk.tools.conformance.environment import ApiServer, Environment
-from dra_sdk.tools.conformance.kubelet_client import ClaimResponse, ClaimsResponse
 from dra_sdk.tools.conformance.nri_node import NEWEST, NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
+from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse
 
 SETTLED: Final = 0.3
 """Slices that have not changed for so many seconds are settled."""

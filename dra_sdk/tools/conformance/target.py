@@ -19,12 +19,11 @@ from dra_sdk.tools.conformance.environment import (
     embedded_environment,
     node_environment,
 )
-from dra_sdk.tools.conformance.kubelet_client import Channel, RegistrationClient
 from dra_sdk.tools.conformance.launcher import CommandLauncher, Launcher, sdk_launcher
 from dra_sdk.tools.conformance.nri_node import runtime_for
-from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import Timeouts, wait_until
+from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
@@ -131,13 +130,11 @@ class Target:
 def _registered_driver(registry: Path, timing: KubeletTiming) -> str:
     """The name of the only registered driver; SettingsError if there is none or several."""
     names = set()
-    recorder = Recorder()
     for path in sockets_in(registry):
-        channel = Channel(Path(path), recorder)
-        answer = RegistrationClient(channel, timing).get_info()
-        channel.close()
-        if answer.message and answer.message.type == "DRAPlugin":
-            names.add(answer.message.name)
+        with closing(KubeletCalls(path, timing)) as calls:
+            info = calls.get_info().message
+        if info and info.type == PLUGIN_TYPE:
+            names.add(info.name)
     if len(names) == 1:
         return str(names.pop())
     found = f"drivers {', '.join(sorted(names))} answer" if names else "no driver answers"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
 
-import grpc
 import pytest
 
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
@@ -22,7 +21,9 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Serve
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
-from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
+from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse, KubeletCalls
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for
 from tests.node.runtime.conftest import ANY_PORT, Web
@@ -232,10 +233,10 @@ def test_a_driver_adds_metrics_of_its_own(cluster: EmbeddedCluster, web: Web, ca
     assert failed in caplog.text
 
 
-def prepare(socket: Path, ref: ClaimRef) -> rpc.Answers:
+def prepare(socket: Path, ref: ClaimRef) -> ClaimsResponse:
     """As the kubelet asks for it, on a connection that does not end with the registration."""
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
-        return rpc.prepare(channel, rpc.V1, NAME, [ref], LONG)
+    with closing(KubeletCalls(socket, KubeletTiming())) as calls:
+        return calls.prepare([ref], timeout=LONG)
 
 
 class HangingDriver(LampDriver):
@@ -264,8 +265,7 @@ def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> 
             successor.acquire(0.0)
         assert process.is_busy
         lamps.go_on.set()
-        with pytest.raises(grpc.RpcError):
-            call.result(LONG)
+        assert not call.result(LONG).ok
         wait(lambda: not process.is_busy)
     process.lock.release()
     successor.acquire(0.0)
@@ -291,7 +291,7 @@ def test_a_call_in_flight_outlives_the_first_process_of_a_rolling_update(cluster
         assert wait_futures([stopped], timeout=0.5).not_done
         assert first.paths.registration.is_socket()
         lamps.go_on.set()
-        answer = call.result(LONG)[ref.uid]
+        answer = call.result(LONG).claims[ref.uid]
         assert (answer.error, [bool(each.cdi_ids) for each in answer.devices]) == ("", [True])
         stopped.result(LONG)
         cluster.run_pod("b", ["two"])

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, Exchange, Recorder, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, Recorder, expect
+from dra_sdk.tools.simulator.kubelet.calls import Exchange
 
 
 def test_expect_raises_with_evidence() -> None:

@@ -12,9 +12,9 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.tools.conformance.cdi import CdiView, ContainerEdits
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.claims import TestClaim
-from dra_sdk.tools.conformance.kubelet_client import ClaimResponse
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse
 from dra_sdk.wire.cdi import parse_qualified_name
 from dra_sdk.wire.cdi.reading import read_spec
 

@@ -14,11 +14,11 @@ from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.session import Subscription
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.claims import TestClaim
-from dra_sdk.tools.conformance.kubelet_client import to_json
 from dra_sdk.tools.conformance.nri_node import NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError, expect
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import wait_until
+from dra_sdk.tools.simulator.kubelet.calls import to_json
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 CONTAINERS: Final = Level("containers", "NRI: changes in containers")

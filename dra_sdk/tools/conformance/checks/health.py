@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import grpc
 
+from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.conformance.allocatable import DeviceKey, published_devices
 from dra_sdk.tools.conformance.check import Level
-from dra_sdk.tools.conformance.kubelet_client import HEALTH_VERSIONS, PluginClient, Stream, to_json
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError, expect
 from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls, Stream, to_json
 
 HEALTH: Final = Level("health", "Device health")
 
@@ -79,7 +80,7 @@ def rejects_streams_without_a_health_service(run: Run) -> None:
             report = next(iter(stream), None)
             stream.cancel()
             expect(report is None, f"{version} is not offered, but the driver reports")
-            code = stream.code.name if stream.code else "nothing"
+            code = stream.result.code.name if stream.result else "nothing"
             expect(code == "UNIMPLEMENTED", f"{version} is not offered, and the driver answers {code}")
             return
     raise NotApplicableError("every health service is offered")
@@ -100,7 +101,7 @@ def prepares_during_health_streams(run: Run) -> None:
     finally:
         for stream in streams:
             stream.cancel()
-        client.channel.close()
+        client.close()
 
 
 @HEALTH.must("HLTH-007", f"{_E2E}, should automatically reconnect both DRA and Health API")
@@ -110,7 +111,7 @@ def reports_again_after_reconnecting(run: Run) -> None:
         for _ in range(3):
             client = run.instance.connect_service()
             report = next(_reports(client, version, run.timeouts.health), None)
-            client.channel.close()
+            client.close()
             expect(report, f"another stream of {version} brought no report")
 
 
@@ -134,7 +135,7 @@ def _expect_refresh(run: Run, version: str, stream: Stream[Any]) -> None:
     began = time.monotonic()
     second = next(reports, None)
     seconds = time.monotonic() - began
-    if second is None and stream.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
+    if second is None and not (stream.result and stream.result.code is grpc.StatusCode.DEADLINE_EXCEEDED):
         ended = f"{version}: the stream ended after {seconds:.1f} s without a second report"
         if run.shared_node:
             raise NotRunError(
@@ -166,7 +167,7 @@ def _first_report(run: Run, version: str) -> Any:
     return next(_reports(run.instance.service, version, run.timeouts.health), None)
 
 
-def _reports(client: PluginClient, version: str, timeout: float) -> Generator[Any, None, None]:
+def _reports(client: KubeletCalls, version: str, timeout: float) -> Generator[Any, None, None]:
     """The reports of a stream, which ends with the iteration."""
     stream = client.watch_health(version, timeout)
     try:

@@ -6,20 +6,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.node.kubelet.draplugin import VERSIONS
+from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError
-from dra_sdk.tools.conformance.kubelet_client import (
-    HEALTH_VERSIONS,
-    PLUGIN_VERSIONS,
-    PREPARE,
-    UNPREPARE,
-    V1,
-    RpcResult,
-    method_path,
-    to_json,
-)
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.simulator.kubelet.calls import PREPARE, UNPREPARE, V1, RpcResult, method_path, to_json
 from dra_sdk.wire.proto import dra_v1_pb2
 from dra_sdk.wire.validation.names import driver_name
 
@@ -98,7 +91,7 @@ def valid_endpoint(run: Run) -> None:
 def supported_version(run: Run) -> None:
     """PluginInfo.supported_versions contains at least one of `v1.DRAPlugin` and `v1beta1.DRAPlugin`."""
     found = list(run.instance.info.supported_versions)
-    expect(set(found) & set(PLUGIN_VERSIONS), f"supported_versions are {found}", info=to_json(run.instance.info))
+    expect(set(found) & set(VERSIONS), f"supported_versions are {found}", info=to_json(run.instance.info))
 
 
 @REGISTRATION.should("REG-007", f"{_KEP}; {_DRA_MANAGER}")
@@ -106,7 +99,7 @@ def newest_version_first(run: Run) -> None:
     """`v1.DRAPlugin` is offered, and newer versions come before older ones: kubelets take the first that they know."""
     found = list(run.instance.info.supported_versions)
     expect(V1 in found, f"{V1} is not among {found}")
-    for family in (PLUGIN_VERSIONS, HEALTH_VERSIONS):
+    for family in (VERSIONS, HEALTH_VERSIONS):
         offered = [each for each in found if each in family]
         expect(offered == sorted(offered, key=list(family).index), f"supported_versions are in the order {found}")
 
@@ -144,7 +137,7 @@ def registers_again_after_kubelet_restart(run: Run) -> None:
         registered = registrar.notify()
         expect(registered.ok, f"NotifyRegistrationStatus: {registered.status}")
     finally:
-        registrar.channel.close()
+        registrar.close()
 
 
 @REGISTRATION.must("REG-011", f"{_WATCHER}, Monitoring Plugin Connection", Requirement.RESTART)
@@ -213,9 +206,9 @@ def same_answer_in_every_version(run: Run) -> None:
 
 
 def _offered_versions(run: Run) -> list[str]:
-    return [each for each in run.instance.info.supported_versions if each in PLUGIN_VERSIONS]
+    return [each for each in run.instance.info.supported_versions if each in VERSIONS]
 
 
 def _call(run: Run, path: str, request: bytes) -> RpcResult[dra_v1_pb2.NodePrepareResourcesResponse]:
-    channel = run.instance.service.channel
-    return channel.call_with_bytes(path, request, dra_v1_pb2.NodePrepareResourcesResponse, TIMEOUT)
+    response = dra_v1_pb2.NodePrepareResourcesResponse
+    return run.instance.service.call_with_bytes(path, request, response, TIMEOUT)

@@ -11,9 +11,9 @@ from typing import Final
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError, Instance
-from dra_sdk.tools.conformance.kubelet_client import ClaimResponse
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run, accepted, slice_versions
+from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse
 
 RESTART: Final = Level("restart", "Restarts and crashes")
 ROLLING: Final = Level("rolling", "Rolling updates")

@@ -14,7 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
+from dra_sdk.tools.simulator.kubelet.calls import HEALTH_V1ALPHA1
 from dra_sdk.tools.simulator.kubelet.claims import ClaimCache
 from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthMonitor
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager
@@ -294,9 +295,9 @@ class _Process:
             self.manager.reconcile(self._active)
 
     def _watch_health(self, plugin: Plugin) -> Callable[[], None]:
-        service = next((s for s in (rpc.HEALTH_V1, rpc.HEALTH_V1ALPHA1) if s in plugin.info.versions), "")
+        service = next((version for version in HEALTH_VERSIONS if version in plugin.info.versions), "")
         if self._health_mode == "always":
-            service = rpc.HEALTH_V1ALPHA1
+            service = HEALTH_V1ALPHA1
         if not service or self._health_mode == "off":
             return _do_nothing
         return HealthMonitor(plugin, service, self.health, self._timing, self._records).stop

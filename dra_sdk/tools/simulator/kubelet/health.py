@@ -10,20 +10,19 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.tools.simulator.kubelet.records import HEALTH, Call
 from dra_sdk.wire.proto import dra_health_v1_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from dra_sdk.tools.simulator.kubelet.calls import Stream
     from dra_sdk.tools.simulator.kubelet.plugins import Plugin
     from dra_sdk.tools.simulator.kubelet.records import Records
-    from dra_sdk.tools.simulator.kubelet.rpc import HealthStream
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
 log = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class HealthMonitor:
         self._records = records
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._stream: HealthStream | None = None
+        self._stream: Stream[Any] | None = None
         self._thread = threading.Thread(target=self._run, name=f"kubelet-health-{plugin.info.driver}", daemon=True)
         self._thread.start()
 
@@ -154,15 +153,14 @@ class HealthMonitor:
         with self._lock:
             if self._stopping.is_set():
                 return grpc.StatusCode.CANCELLED
-            self._stream = stream = rpc.watch_health(self._plugin.channel, self._service)
+            self._stream = stream = self._plugin.calls.watch_health(self._service)
         try:
             for message in stream:
                 self._cache.update(info.driver, message.devices)
-            code, why = grpc.StatusCode.OK, ""
-        except grpc.RpcError as error:
-            code, why = rpc.failure(error)
         finally:
             self._cache.clear(info.driver)
-        seconds = time.monotonic() - started
-        self._records.add_call(Call(HEALTH, info.driver, info.endpoint, started, seconds, why))
-        return code
+        result = stream.result
+        assert result is not None  # the iteration has ended
+        why = "" if result.ok else result.status
+        self._records.add_call(Call(HEALTH, info.driver, info.endpoint, started, result.seconds, why))
+        return result.code

@@ -11,9 +11,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import grpc
-
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.node.kubelet.draplugin import VERSIONS
+from dra_sdk.tools.simulator.kubelet.calls import Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.records import (
     PREPARE,
     UNPREPARE,
@@ -29,12 +28,10 @@ from dra_sdk.tools.simulator.kubelet.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse
     from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, Records
-    from dra_sdk.tools.simulator.kubelet.rpc import Answers
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
     from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
-
-_METHODS = {PREPARE: "NodePrepareResources", UNPREPARE: "NodeUnprepareResources"}
 
 
 @dataclass(frozen=True)
@@ -64,61 +61,47 @@ class Plugin:
 
     def __init__(self, info: PluginInfo, timing: KubeletTiming, records: Records) -> None:
         self.info = info
-        self.channel = rpc.channel(info.endpoint, timing)
-        self.connectivity: rpc.Connectivity | None = None
-        self._timing = timing
+        self.calls = KubeletCalls(info.endpoint, timing, info.driver)
+        self.connectivity: Connectivity | None = None
         self._records = records
 
     def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
         """NodePrepareResources; the devices by claim UID. `DriverCallError`, `ResponseError`."""
-        info, timeout = self.info, self._timing.call
-        return self._call(
-            PREPARE, claims, lambda: rpc.prepare(self.channel, info.service, info.driver, claims, timeout)
-        )
+        return self._call(PREPARE, claims, self.calls.prepare)
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> None:
         """NodeUnprepareResources. `DriverCallError`, `ResponseError`."""
-        service, timeout = self.info.service, self._timing.call
-        self._call(UNPREPARE, claims, lambda: rpc.unprepare(self.channel, service, claims, timeout))
+        self._call(UNPREPARE, claims, self.calls.unprepare)
 
     def disconnect(self) -> None:
         """Closes the channel; calls in flight fail."""
         if self.connectivity:
             self.connectivity.stop()
-        self.channel.close()
+        self.calls.close()
 
     def _call(
-        self, kind: str, claims: Sequence[ClaimRef], send: Callable[[], Answers]
+        self, kind: str, claims: Sequence[ClaimRef], send: Callable[[Sequence[ClaimRef], str], ClaimsResponse]
     ) -> dict[str, tuple[PreparedDevice, ...]]:
-        started = time.monotonic()
+        started, info = time.monotonic(), self.info
+        response = send(claims, info.service)
+        devices = {uid: answer.devices for uid, answer in response.claims.items()}
         error = ""
-        answers: Answers = {}
         try:
-            answers = self._send(_METHODS[kind], send)
-            self._check(_METHODS[kind], claims, answers)
+            self._check(claims, response)
         except KubeletError as failure:
             error = str(failure)
             raise
         finally:
-            devices = {uid: answer.devices for uid, answer in answers.items()}
-            seconds, info = time.monotonic() - started, self.info
-            call = Call(kind, info.driver, info.endpoint, started, seconds, error, tuple(claims), devices)
+            call = Call(kind, info.driver, info.endpoint, started, response.seconds, error, tuple(claims), devices)
             self._records.add_call(call)
         return devices
 
-    def _send(self, method: str, send: Callable[[], Answers]) -> Answers:
-        try:
-            return send()
-        except grpc.RpcError as error:
-            code, why = rpc.failure(error)
-            name = code.name
-        except ValueError as error:
-            # grpc raises it for a call on a closed channel.
-            name, why = "CANCELLED", f"CANCELLED: {error}"
-        raise DriverCallError(f"{method}: {why}", code=name, driver=self.info.driver, socket=self.info.endpoint)
-
-    def _check(self, method: str, claims: Sequence[ClaimRef], answers: Answers) -> None:
-        """`ResponseError` unless there is exactly one entry for each claim, and none has an error."""
+    def _check(self, claims: Sequence[ClaimRef], response: ClaimsResponse) -> None:
+        """`DriverCallError`, or `ResponseError` unless each claim has exactly one entry, and none has an error."""
+        method, answers = response.method, response.claims
+        if not response.ok:
+            why, info = f"{method}: {response.status}", self.info
+            raise DriverCallError(why, code=response.code.name, driver=info.driver, socket=info.endpoint)
         asked = {claim.uid: claim for claim in claims}
         for uid in answers:
             if uid not in asked:
@@ -141,11 +124,10 @@ class Plugin:
 def choose_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
     """The first of the driver's versions that the kubelet supports; `RegistrationError` if there is none."""
     for version in versions:
-        if version in rpc.PLUGIN_SERVICES:
+        if version in VERSIONS:
             return version
     why = (
-        f"none of services supported by the plugin ({list(versions)}) are supported by the kubelet "
-        f"({list(rpc.PLUGIN_SERVICES)})"
+        f"none of services supported by the plugin ({list(versions)}) are supported by the kubelet ({list(VERSIONS)})"
         if versions
         else "empty list of supported gRPC services (aka supported versions)"
     )
@@ -182,7 +164,7 @@ class Plugins:
             self._health[plugin] = self._watch_health(plugin)
             self._sync(info.driver)
         # Connecting before the first call tells the kubelet early whether the driver is there.
-        plugin.connectivity = rpc.Connectivity(plugin.channel, lambda connected: self._observed(plugin, connected))
+        plugin.connectivity = Connectivity(plugin.calls.channel, lambda connected: self._observed(plugin, connected))
         return plugin
 
     def remove(self, plugin: Plugin) -> None:

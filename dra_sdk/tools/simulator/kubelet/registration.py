@@ -13,13 +13,12 @@ import os
 import stat
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import grpc
-
-from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, choose_service
 from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call, RegistrationError
 
@@ -168,11 +167,11 @@ class Registrar:
     def register(self, socket: str, registered: Callable[[Plugin], None]) -> None:
         """One attempt; `registered` is called with the new plugin. `RegistrationError` if it fails."""
         ready = threading.Event()
-        with rpc.channel(socket, self._timing) as channel:
-            connectivity = rpc.Connectivity(channel, lambda connected: ready.set() if connected else None)
+        with closing(KubeletCalls(socket, self._timing)) as calls:
+            connectivity = Connectivity(calls.channel, lambda connected: ready.set() if connected else None)
             try:
                 self._wait_connected(ready, socket)
-                plugin = self._add(channel, self._get_info(channel, socket))
+                plugin = self._add(calls, self._get_info(calls, socket))
                 # Before the channel closes, because that takes time in which the socket may vanish.
                 registered(plugin)
                 self._plugins.set_notified(plugin)
@@ -185,53 +184,45 @@ class Registrar:
             if self._stopping.is_set() or time.monotonic() > ends:
                 raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
 
-    def _get_info(self, channel: grpc.Channel, socket: str) -> PluginInfo:
+    def _get_info(self, calls: KubeletCalls, socket: str) -> PluginInfo:
         started = time.monotonic()
-        driver, error = "", ""
-        try:
-            answer = rpc.get_info(channel, self._timing.get_info)
-            driver = answer.name
-        except grpc.RpcError as failure:
-            error = rpc.failure(failure)[1]
-            raise RegistrationError("get-info", f"GetInfo: {error}", socket=socket) from failure
-        finally:
-            self._records.add_call(Call(GET_INFO, driver, socket, started, time.monotonic() - started, error))
-        if answer.type != rpc.PLUGIN_TYPE:
+        result = calls.get_info()
+        answer = result.message
+        driver, error = (answer.name, "") if answer else ("", result.status)
+        self._records.add_call(Call(GET_INFO, driver, socket, started, result.seconds, error))
+        if answer is None:
+            raise RegistrationError("get-info", f"GetInfo: {error}", socket=socket)
+        if answer.type != PLUGIN_TYPE:
             why = f"no handler registered for plugin type: {answer.type} at socket {socket}"
-            self._refuse(channel, RegistrationError("plugin-type", why, driver=driver, socket=socket))
+            self._refuse(calls, RegistrationError("plugin-type", why, driver=driver, socket=socket))
         # Without an endpoint the service is on the registration socket.
         return PluginInfo(driver, socket, answer.endpoint or socket, "", tuple(answer.supported_versions))
 
-    def _add(self, channel: grpc.Channel, info: PluginInfo) -> Plugin:
+    def _add(self, calls: KubeletCalls, info: PluginInfo) -> Plugin:
         try:
             service = choose_service(info.socket, info.driver, info.versions)
             plugin = self._plugins.add(PluginInfo(info.driver, info.socket, info.endpoint, service, info.versions))
         except RegistrationError as error:
-            self._refuse(channel, error)
+            self._refuse(calls, error)
         try:
-            self._notify(channel, info.driver, info.socket)
+            self._notify(calls, info.driver, info.socket)
         except RegistrationError:
             self._plugins.remove(plugin)
             raise
         return plugin
 
-    def _refuse(self, channel: grpc.Channel, error: RegistrationError) -> NoReturn:
+    def _refuse(self, calls: KubeletCalls, error: RegistrationError) -> NoReturn:
         """Tells the plugin the error and raises it, even if the plugin did not answer."""
         try:
-            self._notify(channel, error.driver, error.socket, error.why)
+            self._notify(calls, error.driver, error.socket, error.why)
         except RegistrationError as not_told:
             raise error from not_told
         raise error
 
-    def _notify(self, channel: grpc.Channel, driver: str, socket: str, refusal: str = "") -> None:
+    def _notify(self, calls: KubeletCalls, driver: str, socket: str, refusal: str = "") -> None:
         started = time.monotonic()
-        error = ""
-        try:
-            rpc.notify(channel, refusal, self._timing.notify)
-        except grpc.RpcError as failure:
-            error = rpc.failure(failure)[1]
-            why = f"NotifyRegistrationStatus: {error}"
-            raise RegistrationError("notify", why, driver=driver, socket=socket) from failure
-        finally:
-            seconds = time.monotonic() - started
-            self._records.add_call(Call(NOTIFY, driver, socket, started, seconds, error, registered=not refusal))
+        result = calls.notify(refusal)
+        error = "" if result.ok else result.status
+        self._records.add_call(Call(NOTIFY, driver, socket, started, result.seconds, error, registered=not refusal))
+        if error:
+            raise RegistrationError("notify", f"NotifyRegistrationStatus: {error}", driver=driver, socket=socket)

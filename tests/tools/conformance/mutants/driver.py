@@ -13,8 +13,9 @@ import grpc
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from dra_sdk.errors import DraError
+from dra_sdk.node.kubelet.draplugin import VERSIONS
+from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.conformance.environment import Environment
-from dra_sdk.tools.conformance.kubelet_client import HEALTH_VERSIONS, PLUGIN_VERSIONS
 from dra_sdk.wire.proto import pluginregistration_v1_pb2
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
@@ -25,7 +26,6 @@ from tests.tools.conformance.mutants.publisher import Publisher
 from tests.tools.conformance.mutants.state import State
 
 THREADS = 16
-PREFIX = "k8s.io.kubelet.pkg.apis.dra."
 
 
 class MutantDriver:
@@ -147,7 +147,7 @@ class MutantDriver:
     def _versions(self) -> list[str]:
         if "plain-versions" in self.faults:
             return ["1.0.0"]
-        plugin = list(PLUGIN_VERSIONS)
+        plugin = list(VERSIONS)
         if "old-first" in self.faults:
             plugin.reverse()
         return plugin if {"no-health", "unadvertised-health"} & self.faults else [*plugin, *HEALTH_VERSIONS]
@@ -163,10 +163,10 @@ class MutantDriver:
 
     def _plugin_handlers(self) -> list[grpc.GenericRpcHandler]:
         handlers = []
-        for version, wire in PLUGIN_VERSIONS.items():
+        for version, (name, wire) in VERSIONS.items():
             if "one-version" in self.faults and version != "v1.DRAPlugin":
                 continue
-            service = version if "short-service-name" in self.faults else f"{PREFIX}{version}"
+            service = version if "short-service-name" in self.faults else name
             methods = {
                 "NodePrepareResources": self._method(wire, version, "NodePrepareResources", self._prepare),
                 "NodeUnprepareResources": self._method(wire, version, "NodeUnprepareResources", self._unprepare),
@@ -245,7 +245,7 @@ class MutantDriver:
         if "no-health" in self.faults:
             return []
         handlers = []
-        for version, wire in HEALTH_VERSIONS.items():
+        for version, (_, wire) in HEALTH_VERSIONS.items():
             handler = grpc.unary_stream_rpc_method_handler(
                 self.health.watch,
                 request_deserializer=wire.NodeWatchResourcesRequest.FromString,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import grpc
 import pytest
 
 from dra_sdk.testing.waiting import LONG
-from dra_sdk.tools.conformance.kubelet_client import Channel, ClaimResponse, ClaimsResponse, method_path
-from dra_sdk.tools.conformance.outcomes import Recorder
+from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse, Exchange, KubeletCalls, method_path
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
 
 METHOD = "/pluginregistration.Registration/GetInfo"
@@ -31,12 +32,12 @@ def infos(_request: Any, context: Any) -> Iterator[PluginInfo]:
 
 
 @pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
+def recorded() -> list[Exchange]:
+    return []
 
 
 @pytest.fixture
-def channel(socket_dir: Path, recorder: Recorder) -> Iterator[Channel]:
+def calls(socket_dir: Path, recorded: list[Exchange]) -> Iterator[KubeletCalls]:
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
         serialize, read = PluginInfo.SerializeToString, InfoRequest.FromString
@@ -48,48 +49,54 @@ def channel(socket_dir: Path, recorder: Recorder) -> Iterator[Channel]:
         )
         server.add_insecure_port(f"unix:{socket_dir}/s")
         server.start()
-        made = Channel(socket_dir / "s", recorder)
-        yield made
-        made.close()
+        with closing(KubeletCalls(socket_dir / "s", KubeletTiming(), record=recorded.append)) as calls:
+            yield calls
         server.stop(0).wait()
 
 
 def answer(claims: dict[str, ClaimResponse], *, ok: bool = True) -> ClaimsResponse:
-    return ClaimsResponse("NodePrepareResources", "OK" if ok else "INTERNAL: broken", ok, claims, 0.0)
+    code, details = (grpc.StatusCode.OK, "") if ok else (grpc.StatusCode.INTERNAL, "broken")
+    return ClaimsResponse(code, details, 0.0, "NodePrepareResources", claims)
 
 
-def test_a_call_is_answered_and_recorded(channel: Channel, recorder: Recorder) -> None:
-    result = channel.call(METHOD, InfoRequest(), PluginInfo, LONG)
+def test_a_call_is_answered_and_recorded(calls: KubeletCalls, recorded: list[Exchange]) -> None:
+    result = calls.call(METHOD, InfoRequest(), PluginInfo, LONG)
     assert result.ok
     assert result.status == "OK"
     assert result.message
     assert result.message.name == "gpu.example.com"
-    (exchange,) = recorder.take()
+    (exchange,) = recorded
     assert exchange.method == "GetInfo"
     assert exchange.answer == {"type": "DRAPlugin", "name": "gpu.example.com"}
 
 
-def test_an_error_is_a_result(channel: Channel, recorder: Recorder) -> None:
-    result = channel.call_with_bytes("/no.Such/Method", b"\x01\x02", PluginInfo, LONG)
+def test_an_error_is_a_result(calls: KubeletCalls, recorded: list[Exchange]) -> None:
+    result = calls.call_with_bytes("/no.Such/Method", b"\x01\x02", PluginInfo, LONG)
     assert not result.ok
     assert result.status.startswith("UNIMPLEMENTED: ")
     assert result.message is None
-    (exchange,) = recorder.take()
+    (exchange,) = recorded
     assert exchange.request == {"bytes": "0102"}
     assert exchange.answer == result.status
 
 
 def test_a_socket_without_a_server_is_unavailable(socket_dir: Path) -> None:
-    channel = Channel(socket_dir / "absent", Recorder())
-    assert channel.call(METHOD, InfoRequest(), PluginInfo, LONG).code is grpc.StatusCode.UNAVAILABLE
-    channel.close()
+    with closing(KubeletCalls(socket_dir / "absent", KubeletTiming())) as calls:
+        assert calls.get_info(LONG).code is grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_stream_has_the_code_that_it_ended_with(channel: Channel, recorder: Recorder) -> None:
-    stream = channel.stream(STREAM, InfoRequest(), PluginInfo, LONG)
+def test_a_call_on_a_closed_connection_is_cancelled(socket_dir: Path) -> None:
+    calls = KubeletCalls(socket_dir / "absent", KubeletTiming())
+    calls.close()
+    assert calls.get_info(LONG).code is grpc.StatusCode.CANCELLED
+
+
+def test_a_stream_has_the_result_that_it_ended_with(calls: KubeletCalls, recorded: list[Exchange]) -> None:
+    stream = calls.stream(STREAM, InfoRequest(), PluginInfo, LONG)
     assert [each.name for each in stream] == ["0", "1"]
-    assert stream.code is grpc.StatusCode.ABORTED
-    assert [each.answer for each in recorder.take()][-1] == "ABORTED: enough"
+    assert stream.result
+    assert stream.result.code is grpc.StatusCode.ABORTED
+    assert recorded[-1].answer == "ABORTED: enough"
 
 
 @pytest.mark.parametrize(
