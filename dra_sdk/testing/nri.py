@@ -65,7 +65,7 @@ class FakeRuntime:
         self._plugin = None
 
     def restart(self) -> None:
-        """The runtime ends and starts again; containers go on. Returns when the driver is connected again."""
+        """End and start again; containers go on. Return when the driver is connected again."""
         before = self._plugin.connections if self._plugin else 0
         self.simulated.stop()
         self.simulated.start()
@@ -79,7 +79,7 @@ class FakeRuntime:
             self.simulated.remove_pod(pod)
 
     def synchronize_soon(self) -> None:
-        """Claims were prepared or unprepared. Returns when the driver's wishes are applied."""
+        """Return when what the driver wants is applied, after claims were prepared or unprepared."""
         if self._plugin is not None:
             self._plugin.synchronize_soon()
             self.wait_applied()
@@ -90,7 +90,7 @@ class FakeRuntime:
             raise AssertionError(f"the answer of dra_synchronize is not applied after {WAIT_SECONDS:g} s")
 
     def run_pod(self, *claims: PreparedClaim, name: str = "", namespace: str = "default") -> FakePod:
-        """The sandbox of a pod that uses these claims starts; if the driver's hook fails, its containers are refused.
+        """Start the sandbox of a pod that uses these claims. If the driver's hook fails, its containers are refused.
 
         Without a name it is the pod that the first claim is reserved for, otherwise a new one.
         """
@@ -123,7 +123,7 @@ class FakeRuntime:
         resources: what the kubelet asks for.
         """
         in_pod = pod or self.run_pod(*claims)
-        variables = {key: value for each in claims for key, value in each.container(name).env.items()} | dict(env or {})
+        variables = {key: text for claim in claims for key, text in claim.container(name).env.items()} | dict(env or {})
         number = next(self._numbers)
         container = pb.Container(
             id=f"container-{number}",
@@ -144,17 +144,17 @@ class FakeRuntime:
         self._wait_reported()
 
     def cgroup(self, container: pb.Container) -> Path:
-        """The directory that is a container's cgroup."""
+        """Return the directory that is a container's cgroup."""
         return self.node.path(_CGROUPS + container.linux.cgroups_path)
 
     def _write_cgroup(self, container: pb.Container) -> None:
-        """What a runtime writes when it creates or changes a container."""
-        found, directory = resources_of(container.linux.resources), f"{_CGROUPS}{container.linux.cgroups_path}"
-        quota = "max" if found.cpu_quota in {None, -1} else str(found.cpu_quota)
-        self.node.file(f"{directory}/cpuset.cpus", format_cpuset(found.cpus or ()))
-        self.node.file(f"{directory}/cpuset.mems", format_cpuset(found.mems or ()))
+        """Write what a runtime writes when it creates or changes a container."""
+        resources, directory = resources_of(container.linux.resources), f"{_CGROUPS}{container.linux.cgroups_path}"
+        quota = "max" if resources.cpu_quota in {None, -1} else str(resources.cpu_quota)
+        self.node.file(f"{directory}/cpuset.cpus", format_cpuset(resources.cpus or ()))
+        self.node.file(f"{directory}/cpuset.mems", format_cpuset(resources.mems or ()))
         self.node.file(f"{directory}/cpu.max", quota)
-        for size, limit in found.hugepage_limits.items():
+        for size, limit in resources.hugepage_limits.items():
             self.node.file(f"{directory}/hugetlb.{size}.max", str(limit))
 
     def _wait_reported(self) -> None:
@@ -217,30 +217,30 @@ class FakeContainer:
 
     @property
     def cpus(self) -> frozenset[int] | None:
-        """The CPUs in its cgroup; None if nobody has set them, so that it may use all."""
+        """The CPUs in its cgroup; None if they were never set, so that it may use all."""
         return parse_cpuset(self._read("cpuset.cpus")) or None
 
     @property
     def mems(self) -> frozenset[int] | None:
-        """The NUMA nodes of memory in its cgroup; None if nobody has set them."""
+        """The NUMA nodes of memory in its cgroup; None if they were never set."""
         return parse_cpuset(self._read("cpuset.mems")) or None
 
     @property
     def cpu_quota(self) -> int | None:
         """Its CPU quota in microseconds of each period; None without a limit."""
-        found = self._read("cpu.max").split()[0]
-        return None if found == "max" else int(found)
+        quota = self._read("cpu.max").split()[0]
+        return None if quota == "max" else int(quota)
 
     @property
     def hugepage_limits(self) -> dict[str, int]:
         """Its limits of huge pages in bytes, by page size."""
         files = self.runtime.cgroup(self._message).glob("hugetlb.*.max")
-        return {each.name.split(".")[1]: int(each.read_text()) for each in files}
+        return {file.name.split(".")[1]: int(file.read_text()) for file in files}
 
     @property
     def env(self) -> dict[str, str]:
         """Its environment, with what the driver has added."""
-        return dict(each.partition("=")[::2] for each in self._message.env)
+        return dict(variable.partition("=")[::2] for variable in self._message.env)
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -248,7 +248,7 @@ class FakeContainer:
         return dict(self._message.annotations)
 
     def update(self, resources: ContainerResources) -> None:
-        """The kubelet changes its resources, as for an in-place resize; RefusedError."""
+        """Change its resources as the kubelet does, for an in-place resize; RefusedError."""
         message = pb.LinuxResources()
         fill(message, resources)
         self.runtime.simulated.update_container(self.id, message)
@@ -258,8 +258,8 @@ class FakeContainer:
         directory = self.runtime.cgroup(self._message)
         self.runtime.simulated.stop_container(self.id)
         self.runtime.simulated.remove_container(self.id)
-        for each in directory.iterdir():
-            each.unlink()
+        for file in directory.iterdir():
+            file.unlink()
         directory.rmdir()
 
     @property
@@ -271,5 +271,5 @@ class FakeContainer:
 
 
 def pod_uid(namespace: str, name: str) -> str:
-    """The UID of a pod in tests."""
+    """Return the UID of a pod in tests."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))

@@ -336,7 +336,7 @@ class ContainerTable:
         return requests, ""
 
     def _claims_of_pods(self, claims: Mapping[str, HeldClaim]) -> dict[str, tuple[HeldClaim, ...]]:
-        """By the UID of the pod: the claims that were reserved for it, then others that its containers use or used."""
+        """Return by the UID of the pod the claims that were reserved for it, then others that its containers used."""
         of_pods: dict[str, dict[str, HeldClaim]] = {}
         for name, claim in claims.items():
             for pod in claim.pods:

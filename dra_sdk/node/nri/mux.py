@@ -59,7 +59,7 @@ class MuxDecoder:
         return bool(self._header or self._missing)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Connection ids with bytes of their payload; NriError for a frame that is longer than the limit."""
+        """Return connection ids with bytes of their payload; NriError for a frame that is longer than the limit."""
         position = 0
         while position < len(data):
             if self._missing:
@@ -81,7 +81,7 @@ class MuxDecoder:
 
 
 def frames(connection: int, data: bytes, size: int = PLUGIN_FRAME) -> list[bytes]:
-    """`data` as frames of at most `size` bytes of payload."""
+    """Return `data` as frames of at most `size` bytes of payload."""
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     return [_HEADER.pack(connection, len(piece)) + piece for piece in pieces]
 
@@ -190,7 +190,7 @@ class Mux:
             raise NriError("the connection ended inside a frame")
 
     def _received(self) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
         while True:
             try:
                 return self._socket.recv(_READ)

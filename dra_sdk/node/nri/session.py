@@ -209,7 +209,7 @@ class Session:
             self.close(NriError(f"{self.peer}: the request of {call.method} cannot be decoded"))
 
     def _late(self, answer: _Answer) -> None:
-        """The handler has used up its time."""
+        """Answer a call whose handler has used up its time."""
         problem = f"the handler has not answered within {answer.seconds:g} s"
         if answer.call.method in {"Configure", "Synchronize"}:
             self._fail(answer, problem)

@@ -88,31 +88,31 @@ class FrameDecoder:
         self._skip = 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes; NriError if it cannot be ttrpc."""
+        """Return the frames that `data` completes; NriError if it cannot be ttrpc."""
         if self._skip:
             skipped = min(self._skip, len(data))
             self._skip -= skipped
             data = data[skipped:]
         self._buffer += data
-        found = []
+        frames = []
         while len(self._buffer) >= _HEADER.size:
             length, stream, kind, flags = _HEADER.unpack_from(self._buffer)
             if length >= _IMPOSSIBLE or kind not in {REQUEST, RESPONSE, DATA}:
                 raise NriError(f"received bytes that are not ttrpc: a frame of type {kind} with {length} bytes")
             end = _HEADER.size + length
             if length > MAX_DATA:
-                found.append(Frame(stream, kind, b"", flags, length))
+                frames.append(Frame(stream, kind, b"", flags, length))
                 self._skip = max(0, end - len(self._buffer))
             elif len(self._buffer) < end:
                 break
             else:
-                found.append(Frame(stream, kind, bytes(self._buffer[_HEADER.size : end]), flags))
+                frames.append(Frame(stream, kind, bytes(self._buffer[_HEADER.size : end]), flags))
             del self._buffer[:end]
-        return found
+        return frames
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame; TtrpcError RESOURCE_EXHAUSTED if its data is longer than MAX_DATA."""
+    """Return the bytes of a frame; TtrpcError RESOURCE_EXHAUSTED if its data is longer than MAX_DATA."""
     if len(frame.data) > MAX_DATA:
         raise TtrpcError(Code.RESOURCE_EXHAUSTED, f"a message has {len(frame.data)} bytes; the limit is {MAX_DATA}")
     return _HEADER.pack(len(frame.data), frame.stream, frame.kind, frame.flags) + frame.data
@@ -196,7 +196,7 @@ class TtrpcClient:
         return stream, future
 
     def _error(self, code: int, method: str, message: str) -> TtrpcError:
-        name = Code(code).name if code in {each.value for each in Code} else f"code {code}"
+        name = Code(code).name if code in {known.value for known in Code} else f"code {code}"
         where = "" if message.startswith(self.peer) else f"{self.peer}: "
         return TtrpcError(code, f"{where}{method} failed with {name}: {message}")
 

@@ -63,12 +63,12 @@ class ContainerHooks:
         )
         shared = bool(settings.pod_uid)
         self._lock = InstanceLock(settings.plugin_data(driver.info.name) / NRI_LOCK) if shared else None
-        self._handover = RestartingThread(f"NRI of {driver.info.name}", self._take_over)
+        self._take_over_thread = RestartingThread(f"NRI of {driver.info.name}", self._take_over)
 
     def start(self) -> None:
         """Connect; waits a short time for a runtime whose socket exists. Without a socket it goes on trying."""
         if self._lock is not None:
-            self._handover.start()
+            self._take_over_thread.start()
             return
         self._plugin.start()
         if (self._launch or self._socket.exists()) and not self._plugin.wait_synchronized(CONNECT_SECONDS):
@@ -78,7 +78,7 @@ class ContainerHooks:
 
     def stop(self, timeout: float) -> bool:
         """Disconnect, and wait up to `timeout` seconds for hooks. False if one still runs."""
-        ended = self._handover.stop(timeout)
+        ended = self._take_over_thread.stop(timeout)
         ended = self._plugin.stop(timeout) and ended
         if self._lock is not None:
             self._lock.release()

@@ -1,4 +1,4 @@
-"""The driver: publishes CPUs, picks exclusive ones for each claim, and tells its containers their numbers.
+"""The driver: publishes CPUs, picks exclusive ones for each claim, and gives them to its containers.
 
 The driver keeps no state of its own: it reads from the held claims which CPUs are taken.
 """
@@ -74,11 +74,11 @@ class CpuDriver:
         self._topology: CpuTopology | None = None  # as it was read last
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name, configuration and CDI kind."""
+        """Return name, configuration and CDI kind."""
         return DriverInfo("dra.cpu", configs=[CpuConfig], cdi_kind="dra.k8s.io/cpu", metadata=True)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """The node's own pool. Raises an error, and publishes nothing, if the kubelet gives CPUs away by itself."""
+        """Yield the node's own pool. Raise an error, and publish nothing, if the kubelet gives CPUs away by itself."""
         refuse_static_policy(node, self._settings.kubelet_dir)
         roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
         self._topology = read_cpus(node)
@@ -121,39 +121,39 @@ class CpuDriver:
         return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
-        """Who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
+        """Draw who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
         topology = read_cpus(node)
-        claims = {f"{each.namespace}/{each.name}": cpus_of(each) for each in held}
+        claims = {f"{claim.namespace}/{claim.name}": cpus_of(claim) for claim in held}
         planned = [
             (f"{claim.namespace}/{claim.name}", device)
             for claim in held
             for device in claim.devices
             if claim.complete and not device.data and not device.admin_access
         ]
-        groups = {each.name: each.cpus for each in cpu_groups(topology, self._settings)} if planned else {}
+        groups = {group.name: group.cpus for group in cpu_groups(topology, self._settings)} if planned else {}
         for name, device in planned:
-            if group := groups.get(device.name):
-                free, policy = group.difference(*claims.values()), CpuConfig().policy_of(self._settings)
+            if cpus := groups.get(device.name):
+                free, policy = cpus.difference(*claims.values()), CpuConfig().policy_of(self._settings)
                 with suppress(NotEnoughCpusError, CoreAlignmentError):  # it was planned with other settings
-                    claims[name] |= pick(topology, free, _number(device, group), policy)
+                    claims[name] |= pick(topology, free, _number(device, cpus), policy)
         return draw(topology, claims, self._settings.reserved_cpus)
 
     def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
-        """How many CPUs claims have and can get, and who has the others."""
+        """Measure how many CPUs claims have and can get, and who has the others."""
         return cpu_gauges(self._current_topology(node), self._settings, held)
 
     def _current_topology(self, node: Node) -> CpuTopology:
-        """The CPUs of the node; those that were read last, if the same ones are online.
+        """Return the CPUs of the node; those that were read last, if the same ones are online.
 
         Reading them all takes a dozen files for each CPU. How CPUs share cores and caches changes only with them.
         """
-        found = self._topology
-        if found is None or found.online != read_cpuset(node.sys / "devices/system/cpu/online"):
-            found = self._topology = read_cpus(node)
-        return found
+        topology = self._topology
+        if topology is None or topology.online != read_cpuset(node.sys / "devices/system/cpu/online"):
+            topology = self._topology = read_cpus(node)
+        return topology
 
     def _pick(self, device: AllocatedDevice[CpuConfig], topology: CpuTopology, taken: CpuSet) -> CpuSet:
-        """The CPUs of one device. One with admin access has them all, and takes them from nobody."""
+        """Pick the CPUs of one device. One with admin access has them all, and takes them from no other."""
         online: CpuSet = device.hardware & topology.online
         if device.admin_access:
             return online
@@ -188,7 +188,7 @@ class CpuDriver:
         scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
         comes before the check, so of two processes at least one sees the other.
         """
-        wanted: CpuSet = frozenset().union(*(each.hardware for each in claim.devices if not each.admin_access))
+        wanted: CpuSet = frozenset().union(*(device.hardware for device in claim.devices if not device.admin_access))
         with self._reserving:
             claim.journal({CPUS: format_cpuset(wanted)})
             for other in claim.held():
@@ -200,7 +200,7 @@ class CpuDriver:
 
 
 def _number(device: AllocatedDevice[CpuConfig] | HeldDevice, cpus: CpuSet) -> int:
-    """How many CPUs the scheduler granted; all `cpus` of the device if its capacity cannot be consumed in parts."""
+    """Return how many CPUs the scheduler granted; all `cpus` of a device that cannot be consumed in parts."""
     granted = device.consumed_capacity.get(CAPACITY)
     if granted is None:
         return len(cpus)
@@ -210,21 +210,20 @@ def _number(device: AllocatedDevice[CpuConfig] | HeldDevice, cpus: CpuSet) -> in
 
 
 def _cpus_of_request(claim: Claim[CpuConfig], device: AllocatedDevice[CpuConfig], picked: Sequence[CpuSet]) -> CpuSet:
-    return frozenset().union(
-        *(cpus for each, cpus in zip(claim.devices, picked, strict=True) if each.base_request == device.base_request)
-    )
+    devices = zip(claim.devices, picked, strict=True)
+    return frozenset().union(*(cpus for other, cpus in devices if other.base_request == device.base_request))
 
 
 def _metadata(cpus: CpuSet) -> dict[str, int | str | list[str]]:
-    """What the file for containers says beyond the device's attributes (KEP-5304).
+    """Return what the file for containers says beyond the device's attributes (KEP-5304).
 
     A CPU list that is longer than an attribute may be is a list of several, each with some of the CPUs.
     """
     text = format_cpuset(cpus)
     parts: list[str] = []
-    for each in text.split(","):
-        if parts and len(parts[-1]) + 1 + len(each) <= _LONGEST_STRING:
-            parts[-1] += f",{each}"
+    for cpus_range in text.split(","):
+        if parts and len(parts[-1]) + 1 + len(cpus_range) <= _LONGEST_STRING:
+            parts[-1] += f",{cpus_range}"
         else:
-            parts.append(each)
+            parts.append(cpus_range)
     return {"dra.cpu/allocatedNumCPUs": len(cpus), "dra.cpu/cpuset": parts if len(parts) > 1 else text}

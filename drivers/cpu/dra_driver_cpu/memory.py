@@ -135,25 +135,25 @@ class Memory:
 
 
 def available(nodes: Sequence[NumaNode], reserved: Sequence[ReservedMemory], page_size: int) -> list[Memory]:
-    """What claims can get, by NUMA node; ordinary memory first, in pages of `page_size`, then huge pages by size.
+    """Return what claims can get, by NUMA node: ordinary memory in pages of `page_size`, then huge pages by size.
 
     Ordinary memory is what huge pages leave. What has no free page after `reserved` is left out. Raises DraError if
     memory is reserved that does not exist: a mistyped setting would give claims what the system needs.
     """
-    wanted = {(each.numa_node, each.resource): each.size for each in reserved}
-    found = []
+    wanted = {(part.numa_node, part.resource): part.size for part in reserved}
+    memory = []
     for node in nodes:
         in_hugepages = sum(pages.size * pages.total for pages in node.hugepages)
         every = [Memory(node.id, page_size, False, node.memory - in_hugepages)]
         every += [Memory(node.id, pages.size, True, pages.size * pages.total) for pages in node.hugepages]
-        for each in every:
-            left = each.size - wanted.pop((node.id, each.resource), 0)
-            pages_left = max(0, left) // each.page_size
-            found.append(Memory(node.id, each.page_size, each.is_hugepages, pages_left * each.page_size))
+        for kind in every:
+            left = kind.size - wanted.pop((node.id, kind.resource), 0)
+            pages_left = max(0, left) // kind.page_size
+            memory.append(Memory(node.id, kind.page_size, kind.is_hugepages, pages_left * kind.page_size))
     if wanted:
         names = ", ".join(f"{resource} of NUMA node {node}" for node, resource in wanted)
         raise DraError(f"reserved {names}: does not exist; NUMA nodes are {format_cpuset(node.id for node in nodes)}")
-    return [each for each in found if each.size]
+    return [kind for kind in memory if kind.size]
 
 
 class MemoryDriver:
@@ -179,11 +179,11 @@ class MemoryDriver:
         self._limits = HugepageLimits(self._settings.state_dir)
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name and CDI kind."""
+        """Return name and CDI kind."""
         return DriverInfo("dra.memory", cdi_kind="dra.k8s.io/memory")
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """A device for each kind of memory of each NUMA node."""
+        """Return a device for each kind of memory of each NUMA node."""
         return map(_device, self._available(node))
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
@@ -191,18 +191,18 @@ class MemoryDriver:
         polling.watch(lambda: tuple(self._available(node)), changed, stop, self._watch_seconds)
 
     def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        """Record what each device grants, and tell the containers of each request its NUMA nodes.
+        """Record what each device grants, and name its NUMA nodes to the containers of each request.
 
         Raises RetriableError if fewer pages are left than the claim needs: someone has reduced the number of huge
         pages since the scheduler chose the device.
         """
-        exists = {each.name: each.size for each in self._available(claim.node)}
+        exists = {memory.name: memory.size for memory in self._available(claim.node)}
         for device in claim.devices:
             memory: Memory = device.hardware
             others = sum(
-                each.data.get(SIZE, 0) for held in claim.held() for each in held.devices if each.name == device.name
+                other.data.get(SIZE, 0) for held in claim.held() for other in held.devices if other.name == device.name
             )
-            mine = sum(_granted(each) for each in claim.devices if each.name == device.name)
+            mine = sum(_granted(other) for other in claim.devices if other.name == device.name)
             if others + mine > exists.get(device.name, 0):
                 raise RetriableError(
                     f"device {device.name}: this claim needs {mine} bytes, other claims have {others}, "
@@ -214,7 +214,7 @@ class MemoryDriver:
                 "hugeTLB": memory.is_hugepages,
                 SIZE: _granted(device),
             }
-            nodes = {each.hardware.numa_node for each in claim.devices if each.base_request == device.base_request}
+            nodes = {other.hardware.numa_node for other in claim.devices if other.base_request == device.base_request}
             edits, name = request_edits(claim, device, MEMORY_VARIABLE, frozenset(nodes))
             yield device.prepared(edits, data=data, cdi_name=name)
 
@@ -238,10 +238,10 @@ class MemoryDriver:
         return {name: ContainerResources(mems=numbers) for name, numbers in nodes.items() if numbers}
 
     def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
-        """How many bytes of each kind of memory claims have, and how many they can still get."""
+        """Measure how many bytes of each kind of memory claims have, and how many they can still get."""
         granted = Counter[str]()
-        for each in _prepared(held):
-            granted[each.name] += each.data[SIZE]
+        for device in _prepared(held):
+            granted[device.name] += device.data[SIZE]
         for memory in self._available(node):
             labels = {"numa_node": str(memory.numa_node), "resource": memory.resource}
             taken = granted[memory.name]
@@ -254,27 +254,27 @@ class MemoryDriver:
 
 
 def mems(claims: Iterable[HeldClaim]) -> CpuSet:
-    """The NUMA nodes of all devices of these claims."""
-    return frozenset(each.data["numaNode"] for each in _prepared(claims))
+    """Return the NUMA nodes of all devices of these claims."""
+    return frozenset(device.data["numaNode"] for device in _prepared(claims))
 
 
 def hugepages(claims: Iterable[HeldClaim]) -> dict[str, int]:
-    """The bytes of huge pages that these claims grant, by page size as a container runtime names it, such as `2MB`."""
-    found: dict[str, int] = {}
-    for each in _prepared(claims):
-        if each.data["hugeTLB"]:
-            name = runtime_page_size(each.data["pageSize"])
-            found[name] = found.get(name, 0) + each.data[SIZE]
-    return found
+    """Return the bytes of huge pages that claims grant, by page size as container runtimes name it, such as `2MB`."""
+    sizes: dict[str, int] = {}
+    for device in _prepared(claims):
+        if device.data["hugeTLB"]:
+            name = runtime_page_size(device.data["pageSize"])
+            sizes[name] = sizes.get(name, 0) + device.data[SIZE]
+    return sizes
 
 
 def runtime_page_size(size: int) -> str:
-    """The name of a page size in OCI specs and cgroups: 2MB, 1GB, 64KB."""
+    """Return the name of a page size in OCI specs and cgroups: 2MB, 1GB, 64KB."""
     return next(f"{size // factor}{unit}" for unit, factor in _RUNTIME_UNITS if size >= factor)
 
 
 def _prepared(claims: Iterable[HeldClaim]) -> Iterator[HeldDevice]:
-    return (each for claim in claims for each in claim.devices if each.data)
+    return (device for claim in claims for device in claim.devices if device.data)
 
 
 def _device(memory: Memory) -> Device:
@@ -296,7 +296,7 @@ def _device(memory: Memory) -> Device:
 
 
 def _granted(device: AllocatedDevice[Any]) -> int:
-    """How many bytes the scheduler granted; all of the device if its capacity cannot be consumed in parts."""
+    """Return how many bytes the scheduler granted; all of the device if its capacity cannot be consumed in parts."""
     granted = device.consumed_capacity.get(SIZE)
     if granted is None:
         return int(device.hardware.size)

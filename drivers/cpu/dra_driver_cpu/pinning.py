@@ -72,7 +72,7 @@ def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
 
 
 def shared_pool(online: CpuSet, reserved: CpuSet, isolated: CpuSet, held: CpuSet) -> CpuSet:
-    """The CPUs of containers without claims; never those that claims hold.
+    """Return the CPUs of containers without claims; never those that claims hold.
 
     If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only if
     the last free CPU went offline, because one is kept back, or if the pool is optional.
@@ -138,7 +138,7 @@ class Pinning:
         return ContainerResources(cpus=cpus, mems=self._mems(container, devices, cpus), cpu_quota=quota)
 
     def _mems(self, container: Container, devices: Sequence[HeldDevice], cpus: CpuSet) -> CpuSet | None:
-        """The NUMA nodes of a container's CPUs; None if they stay as they are.
+        """Return the NUMA nodes of a container's CPUs; None if they stay as they are.
 
         The runtime refuses a container whose NUMA nodes two plugins set, so where `dra.memory` sets them, this driver
         does not.
@@ -153,12 +153,12 @@ class Pinning:
 def request_edits(
     claim: Claim[Any], device: AllocatedDevice[Any], variable: str, numbers: CpuSet
 ) -> tuple[ContainerEdits, str]:
-    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several.
+    """Return the environment and the CDI name of a request. They contain its name only if the claim has several.
 
     variable: what the name of the variable begins with.
     numbers: its value, CPUs or NUMA nodes.
     """
-    several = len({each.base_request for each in claim.devices}) > 1
+    several = len({other.base_request for other in claim.devices}) > 1
     suffix = f"{claim.uid}_{device.base_request}" if several else claim.uid
     return ContainerEdits(env={f"{variable}{suffix}": format_cpuset(numbers)}), f"claim-{suffix}"
 
@@ -181,5 +181,5 @@ def _removes_quota(device: HeldDevice) -> bool:
 
 
 def _cpus(devices: Iterable[HeldDevice]) -> CpuSet:
-    """The CPUs of these devices. A device that is still being prepared has none yet."""
+    """Return the CPUs of these devices. A device that is still being prepared has none yet."""
     return frozenset().union(*(parse_cpuset(device.data.get(CPUS, "")) for device in devices))
