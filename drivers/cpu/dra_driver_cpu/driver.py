@@ -17,14 +17,7 @@ from dra_driver_cpu.kubelet_policy import refuse_static_policy
 from dra_driver_cpu.metrics import cpu_gauges
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
-from dra_driver_cpu.pinning import (
-    CPU_VARIABLE,
-    NoCpuError,
-    Pinning,
-    check_shared_pool,
-    remove_pod_quota,
-    request_edits,
-)
+from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
@@ -41,6 +34,7 @@ from dra_sdk import (
     PodSandbox,
     PreparedDevice,
     ResourcePool,
+    RetriableError,
 )
 from dra_sdk.hardware import (
     CpuSet,
@@ -116,7 +110,7 @@ class CpuDriver:
 
     def dra_synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
-    ) -> Mapping[str, ContainerResources | NoCpuError]:
+    ) -> Mapping[str, ContainerResources | RetriableError]:
         """Pin all containers: the shared pool shrinks and grows with the claims."""
         return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
