@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
+from dra_sdk import Claim, PreparedDevice
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import LONG
@@ -28,31 +28,21 @@ from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.tracing import DISABLED, EXPORTERS, Tracing, wanted
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.embedded import settings_for
+from tests.lamps import NAME, LampConfig, LampDriver
 
-NAME = "lamps.example.com"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0x00F067AA0BA902B7
 HEADER = f"00-{TRACE:032x}-{PARENT:016x}-01"
 _METHODS = {"Prepare": dra_v1_pb2.NodePrepareResourcesResponse, "Unprepare": dra_v1_pb2.NodeUnprepareResourcesResponse}
 
 
-class LampDriver:
-    """One lamp; a claim called `broken` fails."""
+class FailingLamps(LampDriver):
+    """A claim called `broken` fails."""
 
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(NAME)
-
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        yield Device("lamp-0")
-
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
         if claim.name == "broken":
             raise OSError("no bulb")
-        for device in claim.devices:
-            yield device.prepared(ContainerEdits(env={"LAMP": device.name}))
-
-    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        pass
+        yield from super().dra_prepare(claim)
 
 
 @pytest.fixture
@@ -89,7 +79,7 @@ class Traced:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.memory = InMemorySpanExporter()
         self.tracing = Tracing({}, self.memory)
-        self.process = DriverProcess(Driver.of(LampDriver(), [self.tracing]), settings_for(cluster))
+        self.process = DriverProcess(Driver.of(FailingLamps(), [self.tracing]), settings_for(cluster))
 
     def spans(self) -> list[ReadableSpan]:
         self.tracing.stop()  # sends what is left
@@ -133,7 +123,7 @@ def test_a_call_is_a_tree_of_spans_in_the_trace_of_its_caller(cluster: EmbeddedC
             [
                 ("read claim", []),
                 ("write state file", []),
-                ("dra_prepare", []),
+                ("dra_prepare", [("write state file", [])]),
                 ("write CDI spec", []),
                 ("write state file", []),
             ],
@@ -206,7 +196,7 @@ def test_without_the_extra_the_driver_runs_and_the_command_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    driver = Driver.of(LampDriver(), [Tracing({ENDPOINT: "http://collector:4317"})])
+    driver = Driver.of(FailingLamps(), [Tracing({ENDPOINT: "http://collector:4317"})])
     assert driver.info.name == NAME
     assert "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc" in caplog.text
 

@@ -7,24 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_sdk import Device, DriverInfo, Node
 from dra_sdk.tools.manifests import Chart
 from tests.cli.commands import Run, runner
 
-HERE = f"{__name__}:LampDriver"
-
-
-class LampDriver:
-    """A driver that the chart does not know."""
-
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo("lamps.example.com")
-
-    def dra_discover(self, node: Node) -> list[Device]:
-        return [Device("lamp-0")]
-
-    def dra_prepare(self, claim: object) -> list[object]:
-        return []
+LAMPS = "tests.lamps:LampDriver"
 
 
 @pytest.fixture
@@ -48,7 +34,7 @@ def test_they_are_those_of_the_chart(run: Run) -> None:
 
 
 def test_a_server_would_take_them(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "all.yaml").write_text(run("manifests", "cpu", "gpu", "gpu-amd", HERE).out)
+    (tmp_path / "all.yaml").write_text(run("manifests", "cpu", "gpu", "gpu-amd", LAMPS).out)
     done = run("validate", tmp_path / "all.yaml")
     assert (done.status, done.out) == (0, ""), done.err
 
@@ -84,16 +70,16 @@ def test_a_resource_that_makes_no_class_is_refused(run: Run, arguments: list[str
 
 
 def test_a_driver_that_the_chart_does_not_know_needs_only_its_name(run: Run) -> None:
-    found = {each["kind"]: each for each in yaml.safe_load_all(run("manifests", HERE).out)}
+    found = {each["kind"]: each for each in yaml.safe_load_all(run("manifests", LAMPS).out)}
     assert found["DeviceClass"]["metadata"]["name"] == "lamps.example.com"
     assert found["DaemonSet"]["metadata"]["name"] == "dra-lamps-example-com"
-    assert found["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["run", HERE]
+    assert found["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["run", LAMPS]
 
 
 def test_the_values_for_helm_make_the_same_objects(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "values.yaml").write_text(run("manifests", HERE, "cpu", "--print-values").out)
+    (tmp_path / "values.yaml").write_text(run("manifests", LAMPS, "cpu", "--print-values").out)
     values = "--values", tmp_path / "values.yaml"
-    assert run("manifests", *values).out == run("manifests", HERE, "cpu").out
+    assert run("manifests", *values).out == run("manifests", LAMPS, "cpu").out
 
 
 def test_later_values_win_over_earlier_ones(run: Run, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def drivers(cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
 
 @pytest.fixture
 def lamps(drivers: Drivers) -> DriverUnderTest:
-    return drivers.start("tests.cluster.lamp_driver:LampDriver", "lamps.example.com")
+    return drivers.start("tests.cluster.lamp_driver:NodeLamps", "lamps.example.com")
 
 
 @pytest.fixture

@@ -25,14 +25,11 @@ from dra_sdk import (
     ResourcePool,
 )
 from tests.cluster.knobs import Knobs
-from tests.cluster.lamp_driver import LampConfig, LampDriver
+from tests.cluster.lamp_driver import NodeLamps, lamps
+from tests.lamps import LampConfig
 
 POLL = 0.1
 REPEAT = 5.0
-
-
-def lamps() -> tuple[list[Device], list[CounterSet]]:
-    return list(LampDriver().dra_discover()), []
 
 
 def partitions() -> tuple[list[Device], list[CounterSet]]:
@@ -65,17 +62,18 @@ def _wires(number: int) -> CounterConsumption:
 
 
 DEVICES: dict[str, Callable[[], tuple[list[Device], list[CounterSet]]]] = {
-    "lamps": lamps,
+    "lamps": lambda: (lamps(), []),
     "partitions": partitions,
     "shared": shared,
     "everything": everything,
 }
 
 
-class KnobDriver(LampDriver):
+class KnobDriver(NodeLamps):
     """The driver. KNOB_DRIVER is its name, and KNOBS the directory of its knobs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._knobs = Knobs(Path(os.environ["KNOBS"]))
 
     def dra_driver_info(self) -> DriverInfo:
@@ -98,9 +96,9 @@ class KnobDriver(LampDriver):
         with self._knobs.hook("prepare", claim.name):
             yield from super().dra_prepare(claim)
 
-    def dra_unprepare(self, claim: HeldClaim) -> None:
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         with self._knobs.hook("unprepare", claim.name):
-            super().dra_unprepare(claim)
+            super().dra_unprepare(claim, node)
 
     def dra_device_health(self, stop: Event) -> Iterator[list[DeviceHealth]]:
         sent, due = None, 0.0

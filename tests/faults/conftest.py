@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.tools.simulator import EmbeddedCluster
-from tests.faults.lamps import LampDriver
+from tests.faults.lamps import WatchedLamps
 from tests.faults.site import Inside, SharedSite
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
     """The driver of a module."""
-    with SharedSite(LampDriver, lambda: tmp_path_factory.mktemp("lamps")) as shared:
+    with SharedSite(WatchedLamps, lambda: tmp_path_factory.mktemp("lamps")) as shared:
         yield shared
 
 

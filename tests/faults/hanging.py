@@ -10,11 +10,11 @@ from time import sleep
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.tools.simulator.kubelet.calls import V1
-from tests.faults.lamps import LampDriver
+from tests.faults.lamps import WatchedLamps
 from tests.faults.outside import Outside
 
 
-class HangingDriver(LampDriver):
+class HangingDriver(WatchedLamps):
     """Hangs at each step for which there is a file of that name beside the lamps."""
 
     def __init__(self) -> None:

@@ -31,8 +31,9 @@ from typing import Any, Final
 from dra_sdk.errors import DeviceHeldError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.prepare.engine import Preparer
+from tests.lamps import LampDriver
 from tests.node.prepare.crash import Plain
-from tests.node.prepare.world import LampDriver, World
+from tests.node.prepare.world import World
 
 KINDS: Final = (
     "with undo, one process",

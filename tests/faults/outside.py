@@ -13,8 +13,9 @@ from pathlib import Path
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.records import NOTIFY
-from tests.faults import lamps
+from tests.faults.lamps import LAMPS
 from tests.faults.site import Site
+from tests.lamps import NAME
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 class Outside(Site):
     """A site whose driver is another process; what it logs is in `log`."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, target: str = "tests.faults.lamps:LampDriver") -> None:
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, target: str = "tests.faults.lamps:WatchedLamps") -> None:
         self.lamps = folder / "lamps"
         self.lamps.mkdir()
         super().__init__(cluster, self.lamps)
@@ -38,7 +39,7 @@ class Outside(Site):
             "--node-name", self.cluster.node_name, "--kubelet-dir", str(self.cluster.registry_dir.parent),
             "--cdi-dir", str(self.cluster.cdi_dir), *flags,
         ]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), lamps.LAMPS: str(self.lamps)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), LAMPS: str(self.lamps)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, cwd=ROOT, env=environment)
         self._started.append(self.process)
@@ -67,13 +68,13 @@ class Outside(Site):
 
     def registrations(self) -> int:
         """How often the kubelet has registered a driver so far, all processes together."""
-        calls = self.cluster.kubelet.calls(NOTIFY, lamps.NAME)
+        calls = self.cluster.kubelet.calls(NOTIFY, NAME)
         return sum(bool(each.registered) and not each.error for each in calls)
 
     def wait_registered(self, times: int) -> None:
         """Until the kubelet has registered drivers so often: what it knows at first may be a process that has ended."""
         self.wait(lambda: self.registrations() >= times)
-        self.cluster.kubelet.wait_for_driver(lamps.NAME, timeout=LONG)
+        self.cluster.kubelet.wait_for_driver(NAME, timeout=LONG)
 
     def wait_logged(self, text: str) -> None:
         """Until its log has this text."""

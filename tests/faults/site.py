@@ -15,7 +15,8 @@ from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls
 from tests.embedded import settings_for
-from tests.faults.lamps import NAME, LampDriver
+from tests.faults.lamps import WatchedLamps
+from tests.lamps import NAME
 
 REQUEST = "lamp"
 Answers = Mapping[str, tuple[str, Sequence[Any]]]
@@ -93,7 +94,7 @@ class Inside(Site):
 
     def __init__(self, cluster: EmbeddedCluster, lamps: Path) -> None:
         super().__init__(cluster, lamps)
-        self.driver = LampDriver(lamps)
+        self.driver = WatchedLamps(lamps)
         self.on_step: Callable[[str, Path], Any] = _nothing
         self.process: DriverProcess
 
@@ -130,7 +131,7 @@ class SharedSite:
     `driver` makes the driver from the directory of its lamps; `directory` makes such a directory.
     """
 
-    def __init__(self, driver: Callable[[Path], LampDriver], directory: Callable[[], Path]) -> None:
+    def __init__(self, driver: Callable[[Path], WatchedLamps], directory: Callable[[], Path]) -> None:
         self._driver, self._directory = driver, directory
         self._site: Inside | None = None
         self._running = ExitStack()

@@ -12,8 +12,8 @@ from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
 from dra_sdk.tools.simulator.faults import Effect
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
+from tests.lamps import NAME
 
 SLICES = CATALOG["resourceslices"]
 FEW, MANY = 40, 200  # devices for one slice and for two

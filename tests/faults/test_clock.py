@@ -25,8 +25,8 @@ from dra_sdk.node.kubelet import health
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster, FaultRule, Reject, statuses
 from tests.faults.hanging import HangingDriver, calling
-from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
+from tests.lamps import NAME
 
 YEARS = 10 * 365 * 86400.0
 

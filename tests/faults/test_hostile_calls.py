@@ -13,8 +13,9 @@ from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.calls import V1, V1BETA1
-from tests.faults.lamps import NAME, LampDriver
+from tests.faults.lamps import WatchedLamps
 from tests.faults.site import Inside, SharedSite
+from tests.lamps import NAME
 
 NAMES = [
     "", ".", "..", "/", "../..", "../../../../etc/passwd", "a/b", "a?b=c", "a#b", "%2e%2e%2f", "a b", "a\nb", "a\x00b",
@@ -23,14 +24,14 @@ NAMES = [
 ]  # fmt: skip
 
 
-class TellingDriver(LampDriver):
+class TellingDriver(WatchedLamps):
     """Its claims have metadata files, whose paths are made of names."""
 
     def dra_driver_info(self) -> DriverInfo:
         return DriverInfo(NAME, configs=super().dra_driver_info().configs, metadata=True)
 
 
-@pytest.fixture(scope="module", params=[LampDriver, TellingDriver])
+@pytest.fixture(scope="module", params=[WatchedLamps, TellingDriver])
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
     with SharedSite(request.param, lambda: tmp_path_factory.mktemp("lamps")) as shared:
         yield shared

@@ -18,8 +18,9 @@ from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from dra_sdk.tools.simulator.kubelet.records import DriverCallError
 from tests.embedded import settings_for
-from tests.faults.lamps import NAME, LampDriver
+from tests.faults.lamps import WatchedLamps
 from tests.faults.site import Inside
+from tests.lamps import NAME
 
 POD = "0a1b2c3d-0000-4000-8000-000000000001"
 NEXT = "0a1b2c3d-0000-4000-8000-000000000002"
@@ -28,7 +29,7 @@ NEXT = "0a1b2c3d-0000-4000-8000-000000000002"
 @contextmanager
 def another(site: Inside, **settings: Any) -> Iterator[DriverProcess]:
     """A further process of the same driver."""
-    process = DriverProcess(Driver.of(LampDriver(site.lamps)), settings_for(site.cluster, **settings))
+    process = DriverProcess(Driver.of(WatchedLamps(site.lamps)), settings_for(site.cluster, **settings))
     with process:
         yield process
 

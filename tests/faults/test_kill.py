@@ -17,7 +17,7 @@ from dra_sdk.node.prepare.checkpoint import decode
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls
-from tests.faults.lamps import LampDriver
+from tests.faults.lamps import WatchedLamps
 from tests.faults.outside import Outside
 
 SITES = 2
@@ -26,7 +26,7 @@ LAMPS = ("lamp-0", "lamp-1", "lamp-2")
 PACE = 0.003
 
 
-class SlowDriver(LampDriver):
+class SlowDriver(WatchedLamps):
     """Takes its time at each step, so that a kill hits the hook as often as the files around it."""
 
     def __init__(self) -> None:

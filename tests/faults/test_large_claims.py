@@ -11,8 +11,8 @@ from dra_sdk.tools.simulator import StatusError
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from dra_sdk.wire.profile import NEWEST
 from dra_sdk.wire.validation import ServerProfile, validate
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
+from tests.lamps import NAME
 
 RESULTS = 32
 OPAQUE = 10 * 1024  # bytes of JSON

@@ -11,8 +11,8 @@ import pytest
 from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.cli.commands import Result, runner
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
+from tests.lamps import NAME
 
 COMMAND = f"`dra-sdk state {NAME}` shows, repairs or forgets it"
 POD: dict[str, dict[str, Any]] = {"alone": {}, "in a rolling update": {"pod_uid": "0a1b2c3d"}}

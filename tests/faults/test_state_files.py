@@ -13,8 +13,8 @@ import pytest
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.tools.simulator.kubelet import ResponseError
-from tests.faults.lamps import NAME
 from tests.faults.site import Inside
+from tests.lamps import NAME
 
 HEADER = b'{"version": 1, "sha256": "'
 

@@ -35,19 +35,19 @@ from dra_sdk.testing import DriverFactory, DriverHarness, FakeNode, claim, reque
 from dra_sdk.testing.node_state import NodeState
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.embedded import settings_for
+from tests.lamps import NAME, LampConfig, LampDriver
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
-NAME = "lamps.example.com"
 SAMPLES = Path(__file__).parent / "samples/state-5134cc5"
 PREPARED, KILLED_IN_HOOK, KILLED_IN_WRITE = (f"5134cc50-0000-4000-8000-{number:012d}" for number in (1, 2, 3))
 UNDOING = 0o400
 """The mode of a state file whose claim is undone, where the disk is full. Git does not keep it."""
 
 
-class LampDriver:
-    """Uses everything that a state file can have. `undone` are the claims that were undone."""
+class FullLamps(LampDriver):
+    """Uses everything that a state file can have. `all_undone` are the claims that any of them has undone."""
 
-    undone: ClassVar[list[HeldClaim]] = []
+    all_undone: ClassVar[list[HeldClaim]] = []
 
     def dra_driver_info(self) -> DriverInfo:
         return DriverInfo(NAME, metadata=True)
@@ -55,7 +55,7 @@ class LampDriver:
     def dra_discover(self, node: Node) -> Iterator[Device]:
         yield from (Device(f"lamp-{number}", {"number": number}) for number in range(6))
 
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
         for device in claim.devices:
             claim.journal({"lamp": device.name})
             ready = Condition(type="Ready", status=True, reason="Shines", message="at once")
@@ -66,8 +66,8 @@ class LampDriver:
                 metadata={"example.com/watts": 9},
             )
 
-    def dra_unprepare(self, claim: HeldClaim) -> None:
-        self.undone.append(claim)
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        self.all_undone.append(claim)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[Sequence[DeviceHealth]]:
         """Reports nothing, so that what is known of health comes from the file."""
@@ -80,7 +80,7 @@ def state(dra_node: FakeNode) -> NodeState:
     """The state of claims, restored."""
     found = NodeState(SAMPLES / "claims")
     found.restore(dra_node)
-    LampDriver.undone.clear()
+    FullLamps.all_undone.clear()
     return found
 
 
@@ -92,10 +92,10 @@ def state_file(driver: DriverHarness | FakeNode, uid: str) -> Path:
 def test_prepared_claims_are_answered_and_interrupted_ones_undone_and_prepared(
     state: NodeState, dra_driver: DriverFactory
 ) -> None:
-    state.assert_continued(dra_driver(LampDriver))
-    undone = [(each.uid, [dict(entry) for entry in each.journal]) for each in LampDriver.undone]
+    state.assert_continued(dra_driver(FullLamps))
+    undone = [(each.uid, [dict(entry) for entry in each.journal]) for each in FullLamps.all_undone]
     assert (KILLED_IN_HOOK, [{"lamp": "lamp-2"}]) in undone
-    held = next(each for each in LampDriver.undone if each.uid == PREPARED)
+    held = next(each for each in FullLamps.all_undone if each.uid == PREPARED)
     assert [dict(device.data) for device in held.devices] == [{"lamp": f"lamp-{each}", "hours": 5} for each in (0, 1)]
     assert not held.rebooted
 
@@ -106,7 +106,7 @@ def test_a_state_file_that_was_written_half_is_removed(
     written = state_file(dra_node, KILLED_IN_WRITE)
     (half,) = written.parent.glob(".tmp-*~")
     assert half.name == f".tmp-{written.name}~"
-    dra_driver(LampDriver)
+    dra_driver(FullLamps)
     assert not half.exists()
 
 
@@ -114,7 +114,7 @@ def test_a_claim_that_was_being_undone_on_a_full_disk_is_undone(
     state: NodeState, dra_node: FakeNode, dra_driver: DriverFactory
 ) -> None:
     state_file(dra_node, PREPARED).chmod(UNDOING)
-    driver = dra_driver(LampDriver)
+    driver = dra_driver(FullLamps)
     assert not next(each for each in driver.held if each.uid == PREPARED).complete
 
 
@@ -123,14 +123,14 @@ def test_a_state_file_that_lost_its_end_holds_its_devices(
 ) -> None:
     path = state_file(dra_node, PREPARED)
     path.write_bytes(path.read_bytes()[:-100])
-    driver = dra_driver(LampDriver)
+    driver = dra_driver(FullLamps)
     taken = 'device.attributes["lamps.example.com"].number == 0'
     with pytest.raises(DeviceHeldError, match=r"lamp-0 is held by claim default/claim-1 .* is damaged"):
         driver.prepare(claim(request("lamp", where=taken)))
 
 
 def test_a_reboot_makes_every_claim_void(state: NodeState, dra_node: FakeNode, dra_driver: DriverFactory) -> None:
-    driver = dra_driver(LampDriver)
+    driver = dra_driver(FullLamps)
     driver.reboot()
     assert {each.rebooted for each in driver.held} == {True}
     for each in json.loads((SAMPLES / "claims/release.json").read_bytes())["claims"]:
@@ -145,7 +145,7 @@ def test_taints_of_unhealthy_devices_and_the_overlay_are_published() -> None:
         data.mkdir(parents=True, mode=0o750)
         kept = (SAMPLES / "unhealthy.json").read_text().replace("node-1", cluster.node_name)
         (data / "unhealthy.json").write_text(kept)
-        with DriverProcess(Driver.of(LampDriver()), settings):
+        with DriverProcess(Driver.of(FullLamps()), settings):
             slices = cluster.wait_slices(NAME)
     devices = {device["name"]: device for each in slices for device in each["spec"]["devices"]}
     taints = {name: device["taints"] for name, device in devices.items() if "taints" in device}

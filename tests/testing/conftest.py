@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.testing import DriverHarness, FakeNode
-from tests.testing.lamps import LampDriver
+from tests.testing.lamps import SwitchedLamps
 
 
 @pytest.fixture
@@ -21,4 +21,4 @@ def lamps(dra_node: FakeNode) -> FakeNode:
 
 @pytest.fixture
 def driver(lamps: FakeNode) -> DriverHarness:
-    return DriverHarness(LampDriver, lamps)
+    return DriverHarness(SwitchedLamps, lamps)

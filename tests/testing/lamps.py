@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from dra_sdk import (
+    AllocatedDevice,
     Capacity,
     Claim,
     Condition,
@@ -18,22 +20,17 @@ from dra_sdk import (
     HeldClaim,
     Mount,
     Node,
-    OpaqueConfig,
     PermanentError,
     PreparedDevice,
     RequestPolicy,
 )
+from tests.lamps import NAME, LampConfig, LampDriver
 
-NAME = "lamps.example.com"
-SWITCH = "sys/class/lamps/{}/on"
-
-
-class LampConfig(OpaqueConfig, api_version="lamps.example.com/v1"):
-    brightness: int = 100
+LAMPS = "sys/class/lamps"
 
 
-class LampDriver:
-    """Switches lamps on and off; the switch of a lamp that is on has the UID of its claim."""
+class SwitchedLamps(LampDriver):
+    """Lamps that are files of the node; the switch of a lamp that is on has the UID of its claim."""
 
     metadata = False
 
@@ -41,74 +38,83 @@ class LampDriver:
         return DriverInfo(NAME, configs=[LampConfig], metadata=self.metadata)
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        for path in sorted((node.root / "sys/class/lamps").glob("*")):
+        for path in sorted((node.root / LAMPS).glob("*")):
             yield Device(path.name, attributes={"watt": int((path / "watt").read_text())})
 
     def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-        for device in claim.devices:
-            self.switch_on(claim, device.name)
-            yield device.prepared(self.edits(device), data={"lamp": device.name})
+        self.lamps = claim.node.root / LAMPS
+        yield from super().dra_prepare(claim)
 
-    def edits(self, device: Any) -> ContainerEdits:
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        self.lamps = node.root / LAMPS
+        super().dra_unprepare(claim, node)
+
+    def edits(self, device: AllocatedDevice[LampConfig]) -> ContainerEdits:
         return ContainerEdits(
             env={f"LAMP_{device.base_request.upper()}": str(device.config.brightness)},
             device_nodes=[DeviceNode(f"/dev/{device.base_request}", host_path=f"/dev/{device.name}")],
             mounts=[Mount(f"/run/{device.name}", f"/run/{device.base_request}")],
         )
 
-    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
-        switch = claim.node.root / SWITCH.format(name)
-        if switch.read_text():
+    def put_on(self, name: str, uid: str) -> None:
+        if self.switch(name).read_text():
             raise PermanentError(f"lamp {name} is on")
-        switch.write_text(claim.uid)
+        self.switch(name).write_text(uid)
 
-    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        for device in claim.devices:
-            switch = node.root / SWITCH.format(device.name)
-            if switch.read_text() == claim.uid:
-                switch.write_text("")
+    def put_out(self, name: str, uid: str) -> None:
+        if self.switch(name).read_text() == uid:
+            self.switch(name).write_text("")
+
+    def switch(self, name: str) -> Path:
+        assert self.lamps
+        return self.lamps / name / "on"
 
 
-class Forgetful(LampDriver):
+class Forgetful(SwitchedLamps):
     """Mistake: relies on the data that it yields, which is lost in a crash before the yield."""
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        self.lamps = node.root / LAMPS
         for device in claim.devices:
             if device.data:
-                (node.root / SWITCH.format(device.data["lamp"])).write_text("")
+                self.switch(device.data["lamp"]).write_text("")
 
 
-class InMemory(LampDriver):
+class InMemory(SwitchedLamps):
     """Mistake: remembers in memory what it has switched on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.on: set[str] = set()
 
-    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
-        super().switch_on(claim, name)
+    def put_on(self, name: str, uid: str) -> None:
+        super().put_on(name, uid)
         self.on.add(name)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        self.lamps = node.root / LAMPS
         for name in sorted(self.on):
-            (node.root / SWITCH.format(name)).write_text("")
+            self.switch(name).write_text("")
 
 
-class MakingDirectories(LampDriver):
+class MakingDirectories(SwitchedLamps):
     """Mistake: makes a directory that is there already after a crash."""
 
-    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
-        directory = claim.node.root / f"run/{name}/busy"
+    def put_on(self, name: str, uid: str) -> None:
+        assert self.lamps
+        directory = self.lamps.parents[2] / f"run/{name}/busy"
         directory.mkdir()
-        super().switch_on(claim, name)
+        super().put_on(name, uid)
         directory.rmdir()
 
 
-class Reporting(LampDriver):
+class Reporting(SwitchedLamps):
     """Reports the status of its devices; mistake: with an invalid `reason`."""
 
     metadata = True
 
     def __init__(self, reason: str = "On") -> None:
+        super().__init__()
         self.reason = reason
 
     def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
@@ -155,20 +161,11 @@ class Unplugged(LampDriver):
 
 
 class Labelled(LampDriver):
-    """Lamps with a text attribute; a container gets only an environment variable."""
+    """Lamps with a text attribute; a container gets only environment variables."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         for number in range(10):
             yield Device(f"lamp-{number}", attributes={"colour": "red"})
-
-    def edits(self, device: Any) -> ContainerEdits:
-        return ContainerEdits(env={"LAMP": device.name})
-
-    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
-        pass
-
-    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        pass
 
 
 class Bare(Labelled):

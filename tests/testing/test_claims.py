@@ -6,7 +6,7 @@ from dra_sdk.testing import claim, devices, first_of, request
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
-from tests.testing.lamps import NAME, LampConfig
+from tests.lamps import NAME, LampConfig
 
 PROFILE = ServerProfile.of("1.37")
 
@@ -56,7 +56,7 @@ def test_a_claim_has_constraints_and_configuration():
     made = claim("a", "b", match="x.com/y", distinct="x.com/z", config=LampConfig(brightness=1))
     found = made.configured({"kind": "Wrong"}, "b").encoded(NAME, NAME)["spec"]["devices"]
     assert found["constraints"] == [{"matchAttribute": "x.com/y"}, {"distinctAttribute": "x.com/z"}]
-    parameters = {"apiVersion": "lamps.example.com/v1", "kind": "LampConfig", "brightness": 1}
+    parameters = {"apiVersion": "lamps.example.com/v1", "kind": "LampConfig", "brightness": 1, "why": ""}
     assert found["config"] == [
         {"opaque": {"driver": NAME, "parameters": parameters}},
         {"requests": ["b"], "opaque": {"driver": NAME, "parameters": {"kind": "Wrong"}}},

@@ -6,7 +6,8 @@ import pytest
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.testing import NotAllocatedError, claim, request
-from tests.testing.lamps import NAME, Dimmable, Hot, LampConfig, Reporting, Uneven
+from tests.lamps import NAME, LampConfig
+from tests.testing.lamps import Dimmable, Hot, Reporting, Uneven
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 

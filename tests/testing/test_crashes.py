@@ -5,7 +5,7 @@ import pytest
 from dra_sdk import PermanentError
 from dra_sdk.testing import claim
 from dra_sdk.testing.crashes import assert_survives_crashes, differences, tree
-from tests.testing.lamps import Forgetful, InMemory, LampDriver, MakingDirectories
+from tests.testing.lamps import Forgetful, InMemory, MakingDirectories, SwitchedLamps
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -40,7 +40,7 @@ def test_a_driver_that_fails_without_a_crash_is_an_error(lamps, driver):
 
 def test_an_instance_cannot_be_tested(lamps, dra_driver):
     with pytest.raises(TypeError, match="as a class or a function"):
-        assert_survives_crashes(dra_driver(LampDriver()), claim())
+        assert_survives_crashes(dra_driver(SwitchedLamps()), claim())
 
 
 def test_a_tree_has_contents_and_links(lamps):

@@ -12,7 +12,8 @@ import pytest
 from dra_sdk import Device, DriverSettings
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, NotFoundError
 from dra_sdk.testing import DriverHarness, FakeNode, claim
-from tests.testing.lamps import NAME, LampConfig, LampDriver
+from tests.lamps import NAME, LampConfig
+from tests.testing.lamps import SwitchedLamps
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -42,11 +43,11 @@ def test_a_failing_hook_is_an_error(driver, lamps):
 
 
 def test_a_restart_makes_a_new_driver_unless_it_is_an_instance(lamps, dra_driver):
-    instance = LampDriver()
+    instance = SwitchedLamps()
     given = dra_driver(instance)
     given.restart()
     assert given.plugin is instance
-    made = dra_driver(LampDriver)
+    made = dra_driver(SwitchedLamps)
     before = made.plugin
     made.restart()
     assert made.plugin is not before
@@ -56,10 +57,11 @@ class DimmedSettings(DriverSettings, prefix="DIMMED_"):
     watt: int = 5
 
 
-class DimmedDriver(LampDriver):
+class DimmedDriver(SwitchedLamps):
     settings_class = DimmedSettings
 
     def __init__(self, settings: DimmedSettings):
+        super().__init__()
         self.settings = settings
 
 
@@ -95,10 +97,11 @@ def test_what_is_not_a_driver_is_refused(driver: Any, tmp_path: Path) -> None:
 # -- the driver's own object
 
 
-class ByPath(LampDriver):
+class ByPath(SwitchedLamps):
     """Attaches the path of each lamp to its device."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[Any] = []
 
     def dra_discover(self, node):

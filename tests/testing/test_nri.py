@@ -20,7 +20,7 @@ from dra_sdk import (
 )
 from dra_sdk.testing import DriverHarness, FakeNode, RefusedError, claim, request
 from tests.testing.cores import ALL, NAME, CoreDriver
-from tests.testing.lamps import LampDriver
+from tests.testing.lamps import SwitchedLamps
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -133,7 +133,7 @@ def test_a_reboot_ends_containers(driver: DriverHarness) -> None:
 
 
 def test_a_driver_without_such_hooks_needs_no_runtime(lamps: FakeNode) -> None:
-    driver = DriverHarness(LampDriver, lamps)
+    driver = DriverHarness(SwitchedLamps, lamps)
     with pytest.raises(TypeError, match="has no hook about pods and containers"), driver.nri():
         pass
 

@@ -7,7 +7,8 @@ import pytest
 from dra_sdk import ContainerEdits, DeviceNode, Mount
 from dra_sdk.errors import DraError
 from dra_sdk.testing import claim
-from tests.testing.lamps import NAME, LampConfig, LampDriver, Reporting
+from tests.lamps import NAME, LampConfig
+from tests.testing.lamps import Reporting, SwitchedLamps
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -53,7 +54,7 @@ def test_a_container_that_the_pod_does_not_have_is_an_error(driver):
         prepared.container("side")
 
 
-class Same(LampDriver):
+class Same(SwitchedLamps):
     """Mistake: every device sets one variable, one device node and one mount, each to another value."""
 
     def edits(self, device):
@@ -83,7 +84,7 @@ def test_what_two_requests_set_differently_in_one_container_is_a_warning(lamps, 
     assert all(each.filename == __file__ for each in caught)
 
 
-class Vfio(LampDriver):
+class Vfio(SwitchedLamps):
     """Every device needs a node that all of them share."""
 
     def edits(self, device):

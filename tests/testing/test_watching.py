@@ -13,27 +13,27 @@ from dra_sdk.errors import HookError
 from dra_sdk.hardware import polling
 from dra_sdk.testing import watching
 from dra_sdk.testing.waiting import wait
-from tests.testing.lamps import LampDriver
+from tests.testing.lamps import SwitchedLamps
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 LAMPS = "sys/class/lamps"
 
 
-class Watched(LampDriver):
+class Watched(SwitchedLamps):
     """Notices lamps that come and go."""
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         polling.watch(lambda: frozenset((node.root / LAMPS).glob("*/watt")), changed, stop, 0.01)
 
 
-class Silent(LampDriver):
+class Silent(SwitchedLamps):
     """Mistake: never calls `changed()`."""
 
     def dra_watch(self, stop: Event) -> None:
         stop.wait()
 
 
-class Chatty(LampDriver):
+class Chatty(SwitchedLamps):
     """Calls `changed()` though nothing has changed."""
 
     def dra_watch(self, changed: Callable[[], None], stop: Event) -> None:
@@ -41,7 +41,7 @@ class Chatty(LampDriver):
             changed()
 
 
-class Short(LampDriver):
+class Short(SwitchedLamps):
     """Mistake: both hooks return at once."""
 
     def dra_watch(self) -> None:
@@ -51,10 +51,11 @@ class Short(LampDriver):
         return []
 
 
-class Broken(LampDriver):
+class Broken(SwitchedLamps):
     """Both hooks raise at first, and work when they are started again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.raised = False
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
@@ -71,10 +72,11 @@ class Broken(LampDriver):
             raise OSError("no bus")
 
 
-class Deaf(LampDriver):
+class Deaf(SwitchedLamps):
     """Mistake: ignores `stop` until the test ends it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.started, self.released = Event(), Event()
 
     def dra_watch(self) -> None:
@@ -82,7 +84,7 @@ class Deaf(LampDriver):
         self.released.wait()
 
 
-class Healthy(LampDriver):
+class Healthy(SwitchedLamps):
     """A lamp is as healthy as its file says."""
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:

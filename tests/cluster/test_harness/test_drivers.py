@@ -18,7 +18,7 @@ from tests.cluster.test_harness.test_cluster import write_kubectl
 def driver(layout, tmp_path):
     write_kubectl(tmp_path, "echo a-token")
     cluster = Cluster(layout, make_state(cache=str(tmp_path)), Progress())
-    made = DriverUnderTest(cluster, "tests.cluster.lamp_driver:LampDriver", "lamps.example.com", tmp_path)
+    made = DriverUnderTest(cluster, "tests.cluster.lamp_driver:NodeLamps", "lamps.example.com", tmp_path)
     yield made
     if made.running():
         made.kill()

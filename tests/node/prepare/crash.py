@@ -24,7 +24,8 @@ from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.cdi_specs import spec_path
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
 from dra_sdk.node.prepare.state_files import Unreadable, forget, read_checkpoint, repair
-from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
+from tests.lamps import NAME, LampConfig, LampDriver
+from tests.node.prepare.world import POOL, World
 
 UID = "0a1b2c3d-0000-4000-8000-000000000001"
 REF = ClaimRef("default", f"claim-{UID}", UID)
@@ -52,9 +53,9 @@ class Plain:
 
     def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
         for device in claim.devices:
-            self.step("hook: device")
+            self.step("prepare: device")
             yield device.prepared(ContainerEdits(env={"LAMP": device.name}), data={"lamp": device.name})
-        self.step("hook: end")
+        self.step("prepare: end")
 
 
 class Node:
@@ -95,7 +96,7 @@ class Node:
 
         def kill(name: str) -> None:
             seen.append(name)
-            if seen.count("hook: on") == len(LAMPS):
+            if seen.count("prepare: on") == len(LAMPS):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         fork(lambda: Node(self.name, self.world.root, kill).prepare())
@@ -117,7 +118,7 @@ class Node:
     def forget(self) -> None:
         """As an operator does, who then puts the lamps out by hand."""
         if self.is_damaged():
-            forget(self.state, spec_path(self.world.cdi, DRIVER, UID), self.files)
+            forget(self.state, spec_path(self.world.cdi, NAME, UID), self.files)
 
     def finish(self) -> None:
         """What an operator does after a command that was killed: type it again, and tidy up."""

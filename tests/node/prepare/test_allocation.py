@@ -32,9 +32,9 @@ from dra_sdk.wire.resource.claims import (
     DeviceRequestAllocationResult,
     ResourceClaimStatus,
 )
-from tests.node.prepare.world import DRIVER, LampConfig
+from tests.lamps import NAME, LampConfig
 
-INFO = DriverInfo(DRIVER, configs=[LampConfig])
+INFO = DriverInfo(NAME, configs=[LampConfig])
 REF = ClaimRef("default", "lamps", "u-1")
 
 
@@ -43,12 +43,12 @@ def published(pool: str, name: str) -> Device | None:
 
 
 def raw(*results: dict[str, Any], config: Any = (), uid: str = "u-1") -> dict[str, Any]:
-    full = [{"driver": DRIVER, "pool": "p", "device": "d", "request": "r", **each} for each in results]
+    full = [{"driver": NAME, "pool": "p", "device": "d", "request": "r", **each} for each in results]
     return {"metadata": {"uid": uid}, "status": {"allocation": {"devices": {"results": full, "config": list(config)}}}}
 
 
-def brightness(value: Any, *requests: str, source: str = "FromClaim", driver: str = DRIVER) -> dict[str, Any]:
-    parameters = {"apiVersion": f"{DRIVER}/v1", "kind": "LampConfig", "brightness": value}
+def brightness(value: Any, *requests: str, source: str = "FromClaim", driver: str = NAME) -> dict[str, Any]:
+    parameters = {"apiVersion": f"{NAME}/v1", "kind": "LampConfig", "brightness": value}
     return {"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}}
 
 
@@ -81,7 +81,7 @@ def test_order_is_that_of_the_allocation_and_other_drivers_are_left_out() -> Non
 
 
 def test_a_device_that_is_not_published_is_refused() -> None:
-    with pytest.raises(ClaimError, match=f"device p/gone is not among those that driver {DRIVER} publishes"):
+    with pytest.raises(ClaimError, match=f"device p/gone is not among those that driver {NAME} publishes"):
         devices(raw({"device": "gone"}))
 
 
@@ -95,7 +95,7 @@ def test_the_last_configuration_applies_and_all_are_there() -> None:
 
 
 def test_a_driver_without_configuration_gets_none() -> None:
-    (device,) = devices(raw({}), DriverInfo(DRIVER))
+    (device,) = devices(raw({}), DriverInfo(NAME))
     assert device.config is None
     assert device.configs == (None,)
 
@@ -106,8 +106,8 @@ def test_a_driver_without_configuration_gets_none() -> None:
         (raw({}, uid="u-2"), "the claim was replaced: it has UID u-2 now"),
         ({"metadata": {"uid": "u-1"}}, "the claim is not allocated"),
         ({"metadata": {"uid": "u-1"}, "status": {"allocation": None}}, "the claim is not allocated"),
-        (raw(), f"the claim's allocation holds no device of driver {DRIVER}"),
-        (raw({"driver": "other.example.com"}), f"holds no device of driver {DRIVER}"),
+        (raw(), f"the claim's allocation holds no device of driver {NAME}"),
+        (raw({"driver": "other.example.com"}), f"holds no device of driver {NAME}"),
         (
             raw({"consumedCapacity": {"memory": "much"}}),
             "results.0.consumedCapacity.memory: Value error, must be a quantity",

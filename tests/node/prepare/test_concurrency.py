@@ -20,7 +20,8 @@ from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.testing.waiting import wait
 from dra_sdk.wire.proto import dra_v1_pb2
-from tests.node.prepare.world import LampConfig, LampDriver, World
+from tests.lamps import LampConfig, LampDriver
+from tests.node.prepare.world import World
 
 LONG = 50.0  # seconds after which something hangs; nothing waits that long unless it is broken
 

@@ -16,9 +16,10 @@ from dra_sdk.errors import (
 )
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
-from tests.node.prepare.world import DRIVER, FailingDisk, FailingDriver, World
+from tests.lamps import NAME
+from tests.node.prepare.world import FailingDisk, FailingDriver, World
 
-KIND = f"{DRIVER}/device"
+KIND = f"{NAME}/device"
 
 
 def is_spec(path: Path) -> bool:

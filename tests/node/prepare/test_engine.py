@@ -21,9 +21,10 @@ from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.wire.cdi.reading import check_spec
-from tests.node.prepare.world import DRIVER, POOL, FailingDisk, FailingDriver, LampConfig, LampDriver, World
+from tests.lamps import NAME, LampConfig, LampDriver
+from tests.node.prepare.world import POOL, FailingDisk, FailingDriver, World
 
-KIND = f"{DRIVER}/device"
+KIND = f"{NAME}/device"
 
 
 # --- answers
@@ -46,7 +47,10 @@ def test_each_request_gets_the_edits_of_its_own_devices_only(world: World) -> No
     world.preparer().prepare(world.claim("u-1", ("a", "lamp-0"), ("b", "lamp-1")))
     (spec,) = world.specs().values()
     edits = {each["name"]: each["containerEdits"]["env"] for each in spec["devices"]}
-    assert edits == {"claim-u-1_a_lamp-0": ["LAMP_0=100"], "claim-u-1_b_lamp-1": ["LAMP_1=100"]}
+    assert edits == {
+        "claim-u-1_a_lamp-0": ["LAMP=lamp-0", "BRIGHTNESS=100"],
+        "claim-u-1_b_lamp-1": ["LAMP=lamp-1", "BRIGHTNESS=100"],
+    }
 
 
 def test_devices_without_edits_have_no_cdi_id_and_make_no_spec(world: World) -> None:
@@ -80,8 +84,8 @@ def test_the_hook_sees_the_claim_its_configuration_and_the_published_device(worl
             seen.append(claim)
             yield from (device.prepared() for device in claim.devices)
 
-    parameters = {"apiVersion": f"{DRIVER}/v1", "kind": "LampConfig", "brightness": 7}
-    config = {"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": parameters}}
+    parameters = {"apiVersion": f"{NAME}/v1", "kind": "LampConfig", "brightness": 7}
+    config = {"source": "FromClaim", "opaque": {"driver": NAME, "parameters": parameters}}
     ref = world.claim("u-1", "lamp-0", config=[config])
     world.preparer(Look(world.lamps)).prepare(ref)
     (claim,) = seen
@@ -179,8 +183,8 @@ def test_a_claim_that_is_missing_replaced_or_not_allocated_has_no_effect(world: 
 
 
 def test_a_wrong_configuration_has_no_effect(world: World) -> None:
-    parameters = {"apiVersion": f"{DRIVER}/v1", "kind": "LampConfig", "brightness": 700}
-    config = {"source": "FromClass", "opaque": {"driver": DRIVER, "parameters": parameters}}
+    parameters = {"apiVersion": f"{NAME}/v1", "kind": "LampConfig", "brightness": 700}
+    config = {"source": "FromClass", "opaque": {"driver": NAME, "parameters": parameters}}
     with pytest.raises(ConfigError, match=r"config\[0\] of the DeviceClass: LampConfig: brightness"):
         world.preparer().prepare(world.claim("u-1", "lamp-0", config=[config]))
     assert world.is_clean()
@@ -302,7 +306,7 @@ def test_a_claim_is_written_before_the_hook_only_where_there_is_something_to_und
     preparer.unprepare(world.claim("u-1", "lamp-0"))
 
     def look(step: str) -> None:
-        if step == "hook: begin":
+        if step == "prepare: begin":
             seen.append(world.states())
 
     world.preparer(LampDriver(world.lamps, look)).prepare(world.claim("u-2", "lamp-0"))

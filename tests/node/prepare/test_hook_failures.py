@@ -12,9 +12,10 @@ from dra_sdk.errors import (
     DeviceHeldError,
     HookError,
 )
-from tests.node.prepare.world import DRIVER, POOL, FailingDriver, LampConfig, LampDriver, World
+from tests.lamps import NAME, LampConfig, LampDriver
+from tests.node.prepare.world import POOL, FailingDriver, World
 
-KIND = f"{DRIVER}/device"
+KIND = f"{NAME}/device"
 
 
 @pytest.mark.parametrize("after_on", [False, True])

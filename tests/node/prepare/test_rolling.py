@@ -15,8 +15,9 @@ import pytest
 from dra_sdk import Claim, ContainerEdits, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import DeviceHeldError, HookError
 from dra_sdk.node.files import Files
+from tests.lamps import LampConfig, LampDriver
 from tests.node.prepare.rolling import shared_claims
-from tests.node.prepare.world import LampConfig, LampDriver, World
+from tests.node.prepare.world import World
 
 PROGRAM = Path(__file__).with_name("rolling.py")
 

@@ -15,12 +15,13 @@ from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
-from tests.node.prepare.world import DRIVER, POOL, World
+from tests.lamps import NAME
+from tests.node.prepare.world import POOL, World
 
 
 class PlainDriver:
     def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(DRIVER)
+        return DriverInfo(NAME)
 
     def dra_discover(self, node: Node) -> list[Device]:
         return []
@@ -48,7 +49,7 @@ def preparer(world: World, disk: Disk) -> Preparer:
     store = CheckpointStore(world.root / "claims", files, durable=False)
     effects = Effects(
         store=store,
-        cdi=CdiSpecs(world.cdi, f"{DRIVER}/device", DRIVER, files),
+        cdi=CdiSpecs(world.cdi, f"{NAME}/device", NAME, files),
         fetch=world.fetch,
         published=world.published,
         boot_id="boot",

@@ -1,30 +1,13 @@
-"""A node in a directory: lamps as hardware, a dict as API server, and everything real in between.
-
-A lamp that is on is a file that holds the UID of the claim it shines for, so two claims on one lamp, a lamp that nobody
-put out and a hook that ran twice are all seen on disk, by any process.
-"""
+"""A node in a directory: lamps as hardware, a dict as API server, and everything real in between."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from dra_sdk import (
-    Claim,
-    ContainerEdits,
-    Device,
-    DriverInfo,
-    HeldClaim,
-    Node,
-    OpaqueConfig,
-    PermanentError,
-    PreparedDevice,
-)
+from dra_sdk import Claim, ContainerEdits, Device, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import NotFoundError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef, Deadline
@@ -34,68 +17,9 @@ from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
+from tests.lamps import NAME, LampConfig, LampDriver
 
-DRIVER = "lamps.example.com"
 POOL = "node-a"
-
-
-class LampConfig(OpaqueConfig, api_version="lamps.example.com/v1"):
-    """How a lamp shines."""
-
-    brightness: int = Field(default=100, ge=0, le=100)
-
-
-class LampDriver:
-    """Puts lamps on and out; `step` is called at each boundary between the driver and the SDK."""
-
-    def __init__(self, lamps: Path, step: Callable[[str], None] = lambda _step: None) -> None:
-        self.lamps = lamps
-        self.step = step
-        self.prepared: list[str] = []
-        self.undone: list[HeldClaim] = []
-
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(DRIVER, configs=[LampConfig])
-
-    def dra_discover(self, node: Node) -> list[Device]:
-        return [Device(f"lamp-{index}") for index in range(8)]
-
-    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-        self.prepared.append(claim.uid)
-        self.step("hook: begin")
-        for device in claim.devices:
-            claim.journal({"lamp": device.name})
-            self.step("hook: journaled")
-            self.put_on(device.name, claim.uid)
-            self.step("hook: on")
-            yield device.prepared(
-                ContainerEdits(env={f"LAMP_{device.name[-1]}": str(device.config.brightness)}),
-                data={"lamp": device.name},
-            )
-        self.step("hook: end")
-
-    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        self.undone.append(claim)
-        self.step("undo: begin")
-        for device in claim.devices:
-            self.put_out(device.name, claim.uid)
-            self.step("undo: out")
-        self.step("undo: end")
-
-    def put_on(self, name: str, uid: str) -> None:
-        """Fails where the lamp is on already, for whomever."""
-        try:
-            handle = os.open(self.lamps / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            raise PermanentError(f"{name} is on for {(self.lamps / name).read_text()!r}") from None
-        with open(handle, "w") as file:
-            file.write(uid)
-
-    def put_out(self, name: str, uid: str) -> None:
-        """Leaves a lamp alone that shines for another claim."""
-        lamp = self.lamps / name
-        if lamp.exists() and lamp.read_text() in {uid, ""}:  # empty: killed before the UID was written
-            lamp.unlink()
 
 
 def _result(device: Any) -> dict[str, Any]:
@@ -130,7 +54,7 @@ class World:
         """A preparer as a fresh process has it: nothing but what is on disk."""
         driver = Driver.of(plugin or self.driver)
         store = CheckpointStore(self.claims, files, shared=shared, durable=durable)
-        cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, DRIVER, files)
+        cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, NAME, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
         self.locks.append(locks)
         effects = Effects(
@@ -140,7 +64,7 @@ class World:
             published=self.published,
             boot_id=boot_id,
             locks=locks,
-            metadata=MetadataDirectory(DRIVER, self.root, files or Files()) if metadata else None,
+            metadata=MetadataDirectory(NAME, self.root, files or Files()) if metadata else None,
         )
         made = Preparer(driver, Node("node-a", self.root), effects)
         made.recover()
@@ -165,7 +89,7 @@ class World:
 
     def claim(self, uid: str, *devices: Any, config: Any = ()) -> ClaimRef:
         """Put an allocated claim into the API; a device is a lamp for request `r`, `(request, lamp)` or a result."""
-        results = [{"driver": DRIVER, "pool": POOL, **_result(each)} for each in devices]
+        results = [{"driver": NAME, "pool": POOL, **_result(each)} for each in devices]
         self.api[uid] = {
             "metadata": {"namespace": "default", "name": f"claim-{uid}", "uid": uid},
             "status": {"allocation": {"devices": {"results": results, "config": list(config)}}},

@@ -19,8 +19,8 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.embedded import settings_for
+from tests.lamps import LampDriver
 from tests.testing.cores import ALL, NAME, CoreDriver
-from tests.testing.lamps import LampDriver
 
 
 @pytest.fixture

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import get_args
 
 from dra_sdk import (
-    Claim,
     Container,
     ContainerAdjustment,
-    Device,
-    DriverInfo,
     Gauge,
     HeldClaim,
     Node,
-    PreparedDevice,
 )
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import events
@@ -28,22 +24,13 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import CONFIG, SETTINGS
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.embedded import settings_for
+from tests.lamps import NAME, LampDriver
 
-NAME = "lamps.example.com"
 SAMPLE = Path(__file__).parents[1] / "samples/state-5134cc5/names.json"
 
 
-class LampDriver:
+class MeasuredLamps(LampDriver):
     """Has hooks about containers, so that there are the metrics of them as well."""
-
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(NAME)
-
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        yield Device("lamp")
-
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        yield from (device.prepared() for device in claim.devices)
 
     def dra_create_container(self, container: Container, held: list[HeldClaim]) -> ContainerAdjustment:
         return ContainerAdjustment()
@@ -59,7 +46,7 @@ def settings() -> list[str]:
 
 def metrics() -> list[str]:
     """Each metric of a process with the names of its labels."""
-    with EmbeddedCluster() as cluster, DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+    with EmbeddedCluster() as cluster, DriverProcess(Driver.of(MeasuredLamps()), settings_for(cluster)) as process:
         cluster.wait_slices(NAME)
         for measured in (process.metrics.call("prepare"), process.metrics.nri_event("CreateContainer")):
             with measured:

@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
+from dra_sdk import Claim, Gauge, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.node.kubelet import registration
@@ -26,28 +26,8 @@ from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for
+from tests.lamps import NAME, LampConfig, LampDriver
 from tests.node.runtime.conftest import ANY_PORT, Web
-
-NAME = "lamps.example.com"
-
-
-class LampDriver:
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(NAME)
-
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        yield from (Device(f"lamp-{number}") for number in range(3))
-
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        self.calls.append(f"prepare {claim.name}")
-        for device in claim.devices:
-            yield device.prepared(ContainerEdits(env={"LAMP": device.name}))
-
-    def dra_unprepare(self, claim: HeldClaim) -> None:
-        self.calls.append(f"unprepare {claim.name}")
 
 
 @pytest.fixture
@@ -79,7 +59,7 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
         assert process.publisher.slices.wait_synced(LONG)
         cluster.stop_pod("a")
     assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
-    assert lamps.calls == ["prepare one", "unprepare one"]
+    assert (len(lamps.prepared), [held.name for held in lamps.undone]) == (1, ["one"])
     assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
 
 
@@ -244,7 +224,7 @@ class HangingDriver(LampDriver):
         super().__init__()
         self.hangs, self.go_on = Event(), Event()
 
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
         self.hangs.set()
         assert self.go_on.wait(LONG)
         yield from super().dra_prepare(claim)

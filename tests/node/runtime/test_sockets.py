@@ -6,27 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from dra_sdk import Claim, Device, DriverInfo, Node, PreparedDevice
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import sockets
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 from tests.embedded import settings_for
+from tests.lamps import NAME, LampDriver
 from tests.node.runtime.conftest import ANY_PORT, Web
-
-NAME = "lamps.example.com"
-
-
-class LampDriver:
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(NAME)
-
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        yield Device("lamp-0")
-
-    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        yield from (device.prepared() for device in claim.devices)
 
 
 @pytest.fixture
