@@ -6,10 +6,9 @@ a device is the `DEVTYPE` of its `uevent`, or its name without digits.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from dra_driver_nic.network.links import (
     Address,
@@ -19,11 +18,7 @@ from dra_driver_nic.network.links import (
     Neighbour,
     Network,
     NetworkError,
-    Route,
-    Rule,
     Snapshot,
-    VfSettings,
-    Vrf,
 )
 from dra_driver_nic.network.rdma import pci_address_of, text_or_empty
 from dra_sdk.hardware import Host, optional, read_int
@@ -87,95 +82,6 @@ class FilesNetwork:
         del name
         return {}
 
-    def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
-        """Refuse."""
-        del name, mtu, mac, up
-        raise _refusal(link)
-
-    def set_master(self, link: int, master: int) -> None:
-        """Refuse."""
-        del master
-        raise _refusal(link)
-
-    def add_vrf(self, vrf: Vrf) -> None:
-        """Refuse."""
-        raise NetworkError(f"VRF {vrf.name} cannot be added to a tree of files")
-
-    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
-        """Refuse."""
-        del name, mac
-        raise _refusal(parent)
-
-    def add_ipvlan(self, name: str, parent: int) -> None:
-        """Refuse."""
-        del name
-        raise _refusal(parent)
-
-    def remove_link(self, link: int) -> None:
-        """Refuse."""
-        raise _refusal(link)
-
-    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
-        """Refuse."""
-        del namespace, index, name
-        raise _refusal(link)
-
-    def add_altname(self, link: int, name: str) -> None:
-        """Refuse."""
-        del name
-        raise _refusal(link)
-
-    def remove_altname(self, link: int, name: str) -> None:
-        """Refuse."""
-        del name
-        raise _refusal(link)
-
-    def add_address(self, link: int, address: Address) -> None:
-        """Refuse."""
-        del address
-        raise _refusal(link)
-
-    def set_address(self, link: int, address: Address) -> None:
-        """Refuse."""
-        del address
-        raise _refusal(link)
-
-    def remove_address(self, link: int, address: Address) -> None:
-        """Refuse."""
-        del address
-        raise _refusal(link)
-
-    def add_route(self, link: int, route: Route) -> None:
-        """Refuse."""
-        del route
-        raise _refusal(link)
-
-    def add_rule(self, rule: Rule) -> None:
-        """Refuse."""
-        raise NetworkError(f"rule {rule.priority} cannot be added to a tree of files")
-
-    def remove_rule(self, rule: Rule) -> None:
-        """Refuse."""
-        raise NetworkError(f"rule {rule.priority} cannot be removed from a tree of files")
-
-    def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
-        """Refuse."""
-        del neighbour
-        raise _refusal(link)
-
-    def packet_socket(self, name: str) -> socket.socket:
-        """Refuse."""
-        raise NetworkError(f"interface {name} sends no packets: the node is a tree of files")
-
-    def set_vf(self, link: int, settings: VfSettings) -> None:
-        """Refuse."""
-        del settings
-        raise _refusal(link)
-
-    def set_sysctl(self, name: str, key: str, value: str) -> None:
-        """Refuse."""
-        raise NetworkError(f"sysctl {key} of interface {name} cannot be {value}: the node is a tree of files")
-
     def ethtool(self, name: str) -> EthtoolSettings:
         """Return nothing: sysfs has no settings of ethtool."""
         del name
@@ -186,21 +92,15 @@ class FilesNetwork:
         del name
         return EthtoolLimits()
 
-    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
-        """Refuse."""
-        raise NetworkError(f"features {', '.join(features)} of interface {name} cannot be set in a tree of files")
+    def _refuse(self, *arguments: Any, **_named: Any) -> NoReturn:
+        """Refuse to change what the first argument is: the index or name of an interface, a VRF or a rule."""
+        what = f"interface {arguments[0]}" if isinstance(arguments[0], int | str) else str(arguments[0])
+        raise NetworkError(f"{what} cannot be changed: the node is a tree of files")
 
-    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
-        """Refuse."""
-        raise NetworkError(f"channels {', '.join(channels)} of interface {name} cannot be set in a tree of files")
-
-    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
-        """Refuse."""
-        raise NetworkError(f"rings {', '.join(rings)} of interface {name} cannot be set in a tree of files")
-
-
-def _refusal(link: int) -> NetworkError:
-    return NetworkError(f"interface {link} cannot be changed: the node is a tree of files")
+    change = set_master = move = remove_link = set_vf = packet_socket = _refuse
+    add_altname = remove_altname = add_address = set_address = remove_address = add_route = add_neighbour = _refuse
+    set_sysctl = set_features = set_channels = set_rings = _refuse
+    add_macvlan = add_ipvlan = add_vrf = add_rule = remove_rule = _refuse
 
 
 def _link(path: Path) -> Link:

@@ -80,7 +80,7 @@ def read_link(data: bytes, begin: int) -> Link:
     """Read the interface of a message RTM_NEWLINK."""
     _, arp_type, index, flags, _ = _LINK.unpack_from(data, begin + _HEADER)
     attributes = _attributes(data, begin, _LINK)
-    info = dict(_pairs(attributes.get(_INFO, b"")))
+    info = dict(pairs(attributes.get(_INFO, b"")))
     kind, state = _text(info.get(_INFO_KIND)), _number(attributes.get(_STATE))
     return Link(
         index=index,
@@ -95,17 +95,17 @@ def read_link(data: bytes, begin: int) -> Link:
         carrier=bool(_number(attributes.get(_CARRIER))),
         arp_type=arp_type,
         alias=_text(attributes.get(_ALIAS)),
-        altnames=tuple(sorted(_text(name) for kind, name in _pairs(attributes.get(_NAMES, b"")) if kind == _ALTNAME)),
+        altnames=tuple(sorted(_text(name) for kind, name in pairs(attributes.get(_NAMES, b"")) if kind == _ALTNAME)),
         parent=0 if _PARENT_NAMESPACE in attributes else _number(attributes.get(_PARENT)),
         master=_number(attributes.get(_MASTER)),
-        vfs=tuple(_read_vf(vf) for _, vf in _pairs(attributes.get(_VFS, b""))),
-        table=_number(dict(_pairs(info.get(_INFO_DATA, b""))).get(_VRF_TABLE)) if kind == "vrf" else 0,
+        vfs=tuple(_read_vf(vf) for _, vf in pairs(attributes.get(_VFS, b""))),
+        table=_number(dict(pairs(info.get(_INFO_DATA, b""))).get(_VRF_TABLE)) if kind == "vrf" else 0,
     )
 
 
 def _read_vf(data: bytes) -> VfSettings:
     """Read the settings of a virtual function. Each attribute begins with its number; a card that has none says -1."""
-    attributes = dict(_pairs(data))
+    attributes = dict(pairs(data))
     mac = attributes.get(_VF_MAC, b"")
 
     def value(kind: int, place: int = 1) -> int | None:
@@ -169,7 +169,7 @@ def read_route(data: bytes, begin: int) -> RouteEntry:
         type=kind,
         tos=tos,
         flags=flags & _ONLINK,
-        mtu=_number(dict(_pairs(attributes.get(_METRICS, b""))).get(_METRIC_MTU)),
+        mtu=_number(dict(pairs(attributes.get(_METRICS, b""))).get(_METRIC_MTU)),
     )
     hops = tuple(_hops(attributes.get(_HOPS, b"")))
     return RouteEntry(route, _number(attributes.get(_OUT)), hops, cached=bool(flags & _CLONED))
@@ -196,10 +196,10 @@ def read_neighbour(data: bytes, begin: int) -> tuple[int, Neighbour] | None:
 def _attributes(data: bytes, begin: int, header: struct.Struct) -> _Attributes:
     """Return the attributes of a message, by type, after the header of its kind."""
     (length,) = _LENGTH.unpack_from(data, begin)
-    return dict(_pairs(data[begin + _HEADER + header.size : begin + length]))
+    return dict(pairs(data[begin + _HEADER + header.size : begin + length]))
 
 
-def _pairs(data: bytes) -> Iterator[tuple[int, bytes]]:
+def pairs(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and value of each attribute in some bytes."""
     begin, end = 0, len(data)
     while begin + _ATTRIBUTE.size <= end:

@@ -21,6 +21,7 @@ from contextlib import closing
 from typing import Final, Protocol
 
 from dra_driver_nic.network.links import NetworkError
+from dra_driver_nic.network.netlink_decode import pairs
 
 NETLINK_RDMA: Final = 20
 _NLDEV: Final = 5 << 10  # RDMA_NL_NLDEV: the upper bits of a message's type
@@ -34,7 +35,6 @@ _ATTRIBUTE: Final = struct.Struct("=HH")  # nlattr: length, type
 _ALIGNED: Final = 4
 _LARGEST: Final = 1 << 16
 _SECONDS: Final = 2.0
-_TYPE_BITS: Final = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 
 
 class RdmaSocket(Protocol):
@@ -125,7 +125,7 @@ def _ask(opened: RdmaSocket, what: str, command: int, flags: int, attributes: by
                         raise NetworkError(f"the kernel refused to {what}: {os.strerror(-number)}", -number)
                 if kind in {_ERROR, _DONE}:
                     return answers
-                answers.append(dict(_attributes(content)))
+                answers.append(dict(pairs(content)))
     except OSError as error:
         raise NetworkError(f"the kernel did not {what}: {error}", error.errno or 0) from error
 
@@ -136,15 +136,6 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         if length < _HEADER.size:
             return
         yield kind, data[_HEADER.size : length]
-        data = data[_padded(length) :]
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(data) >= _ATTRIBUTE.size:
-        length, kind = _ATTRIBUTE.unpack_from(data)
-        if length < _ATTRIBUTE.size:
-            return
-        yield kind & _TYPE_BITS, data[_ATTRIBUTE.size : length]
         data = data[_padded(length) :]
 
 
