@@ -205,7 +205,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
     code = """
 import sys
 from dra_sdk.loader import load_driver
-load_driver("cpu").step("prepare").__enter__()
+load_driver("cpu").steps.step("prepare").__enter__()
 print([each for each in sys.modules if each.startswith("opentelemetry")])
 """
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.output import CLEAR, printable
 from dra_sdk.errors import SettingsError
-from dra_sdk.model.claim import NO_DEADLINE, HeldClaim
+from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.instance import read_boot_id
@@ -52,8 +52,8 @@ def run(name: str, arguments: argparse.Namespace) -> int:
             raise SettingsError(f"driver {name} has no picture of its own; `dra-sdk top --here {name}` has its devices")
         boot_id = read_boot_id(root)
         while True:
-            claims = read_checkpoints(settings.plugin_data(driver.info.name))
-            held = [each.held(boot_id, NO_DEADLINE) for each in claims]
+            states = read_checkpoints(settings.plugin_data(driver.info.name))
+            held = [state.held(boot_id) for state in states]
             lines = top(driver, Node(settings.node_name, root), held)
             if arguments.output == "json":
                 devices = [{"claim": f"{each.namespace}/{each.name}", "devices": _devices(each)} for each in held]

@@ -18,7 +18,7 @@ from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.settings import SettingsFile
-from dra_sdk.node.threads import told_after
+from dra_sdk.node.threads import call_after
 
 SLOW_SECONDS: Final = 3.0
 """After this time a command says what it waits for."""
@@ -46,7 +46,7 @@ def top(driver: Driver, node: Node, held: Sequence[HeldClaim]) -> list[str]:
 def told_if_slow(what: str) -> Iterator[None]:
     """Say on stderr that `what` still runs after SLOW_SECONDS."""
     stderr, text = sys.stderr, f"note: still waiting for {what} after {SLOW_SECONDS:g} s"
-    with told_after(SLOW_SECONDS, lambda: print(text, file=stderr, flush=True)):
+    with call_after(SLOW_SECONDS, lambda: print(text, file=stderr, flush=True)):
         yield
 
 

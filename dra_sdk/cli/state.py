@@ -21,10 +21,9 @@ from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_table, printable, terminal_width
 from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
 from dra_sdk.errors import DriverLoadError, SettingsError
-from dra_sdk.node.files import Files, private_directory, safe_id
+from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair
 from dra_sdk.node.runtime.instance import DATA_MODE, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings

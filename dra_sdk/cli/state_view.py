@@ -23,12 +23,12 @@ class ClaimFile:
     """A state file.
 
     path: the file.
-    claim: its claim; of a damaged file as far as it can be read, None if it cannot.
+    state: its claim; of a damaged file as far as it can be read, None if it cannot.
     damage: its problem; None for a good file.
     """
 
     path: Path
-    claim: Checkpoint | None
+    state: Checkpoint | None
     damage: Unreadable | None
 
     @property
@@ -39,13 +39,13 @@ class ClaimFile:
     @property
     def title(self) -> str:
         """The claim in words."""
-        return str(self.claim) if self.claim else f"the claim of {self.path.name}"
+        return str(self.state) if self.state else f"the claim of {self.path.name}"
 
     @property
     def devices(self) -> str:
         """The devices in words."""
-        names = dict.fromkeys(f"{each.pool}/{each.name}" for each in self.claim.devices) if self.claim else {}
-        return ", ".join(names)
+        devices = self.state.claim.devices if self.state else ()
+        return ", ".join(dict.fromkeys(f"{device.pool}/{device.name}" for device in devices))
 
     @property
     def format(self) -> int | None:
@@ -87,7 +87,7 @@ class NodeState:
                 found = read_checkpoint(path)
             except FileNotFoundError:  # just unprepared
                 continue
-            yield ClaimFile(path, found.claim, found) if isinstance(found, Unreadable) else ClaimFile(path, found, None)
+            yield ClaimFile(path, found.state, found) if isinstance(found, Unreadable) else ClaimFile(path, found, None)
 
     def spec(self, entry: ClaimFile) -> Path:
         """The path of the claim's CDI spec, which need not exist."""
@@ -101,21 +101,23 @@ class NodeState:
 
     def cells(self, entry: ClaimFile) -> list[str]:
         """The row of the table."""
-        claim = entry.claim
-        spec = "present" if self.spec(entry).is_file() else "missing" if claim and claim.cdi_spec else "none"
+        state = entry.state
+        claim = state and state.claim
+        spec = "present" if self.spec(entry).is_file() else "missing" if state and state.cdi_spec else "none"
         return [
             f"{claim.namespace}/{claim.name}" if claim else "-",
             claim.uid if claim else entry.id,
             entry.devices or "-",
-            "damaged" if entry.damage or not claim else _STATES[claim.phase],
+            "damaged" if entry.damage or not state else _STATES[state.phase],
             "-" if entry.format is None else str(entry.format),
-            "-" if not claim else "this" if claim.boot_id == self.boot_id else "earlier",
+            "-" if not state else "this" if state.boot_id == self.boot_id else "earlier",
             spec,
         ]
 
     def as_json(self, entry: ClaimFile) -> dict[str, Any]:
         """The same with more fields, for programs."""
-        claim, spec = entry.claim, self.spec(entry)
+        state, spec = entry.state, self.spec(entry)
+        claim = state and state.claim
         return {
             "file": str(entry.path),
             "damage": entry.damage.reason if entry.damage else "",
@@ -124,10 +126,10 @@ class NodeState:
             "namespace": claim.namespace if claim else None,
             "name": claim.name if claim else None,
             "uid": claim.uid if claim else None,
-            "phase": claim.phase.value if claim and not entry.damage else None,
-            "bootID": claim.boot_id if claim else None,
-            "thisBoot": claim.boot_id == self.boot_id if claim else None,
-            "devices": [_device(each) for each in claim.devices] if claim else None,
+            "phase": state.phase.value if state and not entry.damage else None,
+            "bootID": state.boot_id if state else None,
+            "thisBoot": state.boot_id == self.boot_id if state else None,
+            "devices": [_device(device) for device in claim.devices] if claim else None,
             "cdiSpec": {"path": str(spec), "present": spec.is_file()},
         }
 
@@ -139,8 +141,8 @@ def _device(held: HeldDevice) -> dict[str, Any]:
 
 def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
     """What a damaged file means, and the commands for it."""
-    if entry.claim:
-        yield f"  It belongs to {entry.claim}: no other claim gets {entry.devices or 'its devices'}."
+    if entry.state:
+        yield f"  It belongs to {entry.state}: no other claim gets {entry.devices or 'its devices'}."
     else:
         yield f"  Its claim is unknown, so no claim gets any device of driver {node.driver}."
     if entry.format is not None and entry.format > FORMAT:

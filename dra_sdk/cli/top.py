@@ -26,11 +26,11 @@ from dra_sdk.cli.sources import STDIN, file_names, read_file
 from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary
 from dra_sdk.cli.usage_table import cell_color, usage_json, usage_table
 from dra_sdk.errors import SettingsError, StateError
+from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
-from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
@@ -252,8 +252,8 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
     if settings.taint_effect is not None:
         pools = with_taints(pools, _unhealthy_devices(data / UNHEALTHY_FILE), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
-    for claim in read_checkpoints(data):
-        yield _claim(name, claim)
+    for state in read_checkpoints(data):
+        yield _claim(name, state.claim)
 
 
 def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:
@@ -267,17 +267,17 @@ def _read_state(path: Path) -> bytes:
         raise StateError(f"cannot read state file {path}: {error.strerror}") from error
 
 
-def _claim(driver: str, state: Checkpoint) -> Mapping[str, Any]:
+def _claim(driver: str, claim: HeldClaim) -> Mapping[str, Any]:
     """The claim as in its state file; only the API server knows its pods."""
     results = [
         {
             "driver": driver,
-            "pool": each.pool,
-            "device": each.name,
-            "adminAccess": each.admin_access,
-            "consumedCapacity": {key: str(amount) for key, amount in each.consumed_capacity.items()},
+            "pool": device.pool,
+            "device": device.name,
+            "adminAccess": device.admin_access,
+            "consumedCapacity": {key: str(amount) for key, amount in device.consumed_capacity.items()},
         }
-        for each in state.devices
+        for device in claim.devices
     ]
-    metadata = {"namespace": state.namespace, "name": state.name, "uid": state.uid}
+    metadata = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
     return {"kind": "ResourceClaim", "metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager
+from copy import copy
+from functools import partial
 from threading import Event
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ from dra_sdk.loader.contract import (
     missing_hooks,
     resources_problem,
 )
+from dra_sdk.loader.steps import Measure, Observer, Steps
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
@@ -37,8 +40,6 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.step import Step
 
 _NOTHING_LEFT: Final = object()
-_UNOBSERVED: Final = nullcontext()
-_NO_METADATA: Final[Mapping[str, str]] = {}
 
 
 class _Manager(pluggy.PluginManager):
@@ -56,19 +57,19 @@ class Driver:
 
     source: the driver as messages name it, with its class and distribution.
     info: what the driver says about itself; set by `check`.
-    measure: returns a context manager for each run of a hook by its name; not for `dra_watch` and `dra_device_health`.
+    steps: what surrounds its hooks and the steps of its calls; set by `check`.
     """
 
     info: DriverInfo
+    steps: Steps
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.measure: Callable[[str], AbstractContextManager[None]] = lambda _hook: nullcontext()
         self._plugin: object = None
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs.DriverHooks)
         self._manager.add_hookspecs(hookspecs.ExtensionHooks)
-        self._observers: list[Callable[[Step], AbstractContextManager[object] | None]] = []
+        self._observers: list[Observer] = []
 
     @classmethod
     def of(cls, plugin: object, extensions: Iterable[object] = ()) -> Driver:
@@ -89,7 +90,7 @@ class Driver:
         """Add an extension. DriverLoadError as `register`, and for a hook that is not a wrapper."""
         self._register(plugin, source, EXTENSION_HOOKS)
         if observer := find_method(plugin, "dra_step"):
-            self._observers.append(observer)
+            self._observers.append(partial(self._observe, observer))
         for caller in self._manager.get_hookcallers(plugin) or ():
             if caller.name in EXTENSION_HOOKS:
                 continue
@@ -115,25 +116,21 @@ class Driver:
             raise DriverLoadError(f"{self.source}: dra_driver_info failed: {reason}") from error
         check_info(info, self.source)
         self.info = info
+        self.steps = Steps(info.name, self._observers)
+
+    def measured(self, measure: Measure) -> Driver:
+        """Return the same driver with `measure` around each run of a hook."""
+        driver = copy(self)
+        driver.steps = Steps(self.info.name, self._observers, measure)
+        return driver
 
     def implements(self, hook: str) -> bool:
         """Whether the driver itself has this hook; an extension that wraps it does not count."""
         return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
-    def step(
-        self, name: str, metadata: Mapping[str, str] = _NO_METADATA, **attributes: str
-    ) -> AbstractContextManager[object]:
-        """Surround a step with what extensions return for it (`dra_step`); does nothing if there is none. HookError."""
-        if not self._observers:
-            return _UNOBSERVED
-        step = Step(self.info.name, name, attributes, metadata)
-        with self._running("dra_step"):
-            found = [each for observer in self._observers if (each := observer(step)) is not None]
-        return _Together(found) if found else _UNOBSERVED
-
     def discover(self, node: Node) -> list[ResourcePool]:
         """The pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
-        with self._running("dra_discover"), self._measured("dra_discover"):
+        with self._running("dra_discover"), self.steps.hook("dra_discover"):
             answer: object = self._manager.hook.dra_discover(node=node)
             found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
         devices = [each for each in found or () if isinstance(each, Device)]
@@ -149,7 +146,7 @@ class Driver:
 
     def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
         """Each device as soon as `dra_prepare` yields it. Closing this iterator closes the hook. HookError."""
-        with self._measured("dra_prepare"):
+        with self.steps.hook("dra_prepare"):
             with self._running("dra_prepare"):
                 answer: object = self._manager.hook.dra_prepare(claim=claim)
             for device in self._iterated("dra_prepare", answer, "prepared devices"):
@@ -164,7 +161,7 @@ class Driver:
 
     def unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Run `dra_unprepare`, of the driver or of extensions alone. HookError."""
-        with self._running("dra_unprepare"), self._measured("dra_unprepare"):
+        with self._running("dra_unprepare"), self.steps.hook("dra_unprepare"):
             self._manager.hook.dra_unprepare(claim=claim, node=node)
 
     def top(self, node: Node, held: Sequence[HeldClaim]) -> list[str]:
@@ -179,7 +176,7 @@ class Driver:
 
     def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
         """The values of `dra_metrics`. HookError."""
-        with self.measure("dra_metrics"):
+        with self.steps.measure("dra_metrics"):
             with self._running("dra_metrics"):
                 answer: object = self._manager.hook.dra_metrics(node=node, held=held)
             values = list(self._iterated("dra_metrics", answer, "gauges"))
@@ -208,19 +205,19 @@ class Driver:
 
     def run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_run_pod_sandbox`. HookError."""
-        with self._running("dra_run_pod_sandbox"), self._measured("dra_run_pod_sandbox"):
+        with self._running("dra_run_pod_sandbox"), self.steps.hook("dra_run_pod_sandbox"):
             self._manager.hook.dra_run_pod_sandbox(pod=pod, node=node)
 
     def stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_stop_pod_sandbox`. HookError."""
-        with self._running("dra_stop_pod_sandbox"), self._measured("dra_stop_pod_sandbox"):
+        with self._running("dra_stop_pod_sandbox"), self.steps.hook("dra_stop_pod_sandbox"):
             self._manager.hook.dra_stop_pod_sandbox(pod=pod, node=node)
 
     def create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
         """Return what `dra_create_container` changes in the container; an empty adjustment if nothing. HookError."""
         if not self._manager.hook.dra_create_container.get_hookimpls():
             return ContainerAdjustment()
-        with self._running("dra_create_container"), self._measured("dra_create_container"):
+        with self._running("dra_create_container"), self.steps.hook("dra_create_container"):
             answer: object = self._manager.hook.dra_create_container(container=container, held=held, node=node)
         if answer is None:
             return ContainerAdjustment()
@@ -234,7 +231,7 @@ class Driver:
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources | PermanentError | RetriableError]:
         """Return what `dra_synchronize` wants for containers: resources or a refusal by container id. HookError."""
-        with self._running("dra_synchronize"), self._measured("dra_synchronize"):
+        with self._running("dra_synchronize"), self.steps.hook("dra_synchronize"):
             answer: object = self._manager.hook.dra_synchronize(containers=containers, held=held, node=node)
         if answer is None:
             return {}
@@ -254,7 +251,7 @@ class Driver:
 
     def remove_container(self, container: Container, node: Node) -> None:
         """Run `dra_remove_container`. HookError."""
-        with self._running("dra_remove_container"), self._measured("dra_remove_container"):
+        with self._running("dra_remove_container"), self.steps.hook("dra_remove_container"):
             self._manager.hook.dra_remove_container(container=container, node=node)
 
     @property
@@ -269,12 +266,12 @@ class Driver:
         except pluggy.PluginValidationError as error:  # only decorated methods can fail here
             raise DriverLoadError(f"{source}: {' '.join(str(error).split())}") from error
 
-    def _measured(self, hook: str) -> AbstractContextManager[object]:
-        measured = self.measure(hook)
-        return _Together([self.step(hook), measured]) if self._observers else measured
+    def _observe(self, observer: Observer, step: Step) -> AbstractContextManager[object] | None:
+        with self._running("dra_step"):
+            return observer(step)
 
-    def _running(self, hook: str) -> _Running:
-        return _Running(self, hook)
+    def _running(self, hook: str) -> _AuthorCode:
+        return _AuthorCode(self.info.name, hook)
 
     def _iterated(self, hook: str, answer: object, wanted: str) -> Iterator[object]:
         """The items of a hook's answer. A generator is closed at the end in any case."""
@@ -295,32 +292,15 @@ class Driver:
                     answer.close()
 
 
-class _Together:
-    """Enters context managers in order, and leaves them in reverse."""
-
-    __slots__ = ("_managers", "_stack")
-
-    def __init__(self, managers: Sequence[AbstractContextManager[object]]) -> None:
-        self._managers, self._stack = managers, ExitStack()
-
-    def __enter__(self) -> None:
-        for each in self._managers:
-            self._stack.enter_context(each)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool | None:
-        self._stack.__exit__(kind, error, trace)
-        return None  # an extension hides no failure
-
-
-class _Running:
-    """Makes a HookError of every exception of the author's code, also of KeyboardInterrupt: it is no Ctrl-C here.
+class _AuthorCode:
+    """Makes a HookError of every exception of an author's code, also of KeyboardInterrupt: it is no Ctrl-C here.
 
     A class, because a generator takes three times as long and a prepare enters it five times.
     """
 
     __slots__ = ("_driver", "_hook")
 
-    def __init__(self, driver: Driver, hook: str) -> None:
+    def __init__(self, driver: str, hook: str) -> None:
         self._driver = driver
         self._hook = hook
 
@@ -330,7 +310,7 @@ class _Running:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, DraError):
             reason = f"{type(error).__name__}: {error}{raised_at(error)}"
-            raise HookError(f"{self._hook} of driver {self._driver.info.name} failed: {reason}") from error
+            raise HookError(f"{self._hook} of driver {self._driver} failed: {reason}") from error
 
 
 def _wraps(impl: pluggy.HookImpl) -> bool:

@@ -137,6 +137,11 @@ def safe_id(uid: str) -> str:
     return uid if _PLAIN_ID.fullmatch(uid) and uid[-1].isalnum() else hashlib.sha256(uid.encode()).hexdigest()
 
 
+def claim_lock(uid: str) -> str:
+    """Return the name of the lock of a claim, given its UID or its `safe_id` (see NamedLocks)."""
+    return f"claim/{safe_id(uid)}"
+
+
 def targets(directory: Path, suffix: str) -> Iterator[str]:
     """The names of files in `directory` that end with `suffix`, also those of which only the temporary file exists."""
     with os.scandir(directory) as entries:

@@ -1,10 +1,10 @@
 """Locks by name: one holder per claim and per device, among threads and, if asked for, among processes.
 
 Only calls for the same claim or device wait for each other; one lock for all calls would let a slow claim delay all
-others. Who came first is served first: the kubelet gives a call up after 45 seconds, and on a busy node a call that
+others. First come, first served: the kubelet gives a call up after 45 seconds, and on a busy node a call that
 others pass may wait that long. Between processes (rolling update) each name is one byte of a lock file, so no file is
-left behind and the kernel releases the locks of a killed process. Who waits for that byte holds another one, which the
-others need before they may wait. So a process that has just released a name cannot take it again before who waits.
+left behind and the kernel releases the locks of a killed process. A queue byte keeps order: hold it before waiting for
+the name's byte. So a process that has just released a name cannot take it again before one that waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NamedLocks:
     def __init__(self, file: Path | None = None) -> None:
         self._guard = Lock()
         self._held: set[str] = set()
-        self._waiting: dict[Event, frozenset[str]] = {}  # who came first is first
+        self._waiting: dict[Event, frozenset[str]] = {}  # in the order in which they came
         self._file = os.open(file, _OPEN, 0o600) if file else None
 
     @property
@@ -79,7 +79,7 @@ class NamedLocks:
             self._file = None
 
     def acquire(self, names: frozenset[str]) -> None:
-        """Wait until all of them are free and nobody waits who came before, then take all at once: no deadlock."""
+        """Wait until all of them are free and no earlier call waits for one, then take all at once: no deadlock."""
         turn = None
         with self._guard:
             if self._is_free(names):
@@ -116,8 +116,8 @@ class NamedLocks:
             raise
 
     def _is_free(self, names: frozenset[str]) -> bool:
-        """Whether nobody holds one of them, and nobody waits for one; with the guard held."""
-        return self._held.isdisjoint(names) and all(each.isdisjoint(names) for each in self._waiting.values())
+        """Return whether none is held or waited for; call it with the guard held."""
+        return self._held.isdisjoint(names) and all(wanted.isdisjoint(names) for wanted in self._waiting.values())
 
     def _acquire_ranges(self, file: int, names: frozenset[str]) -> None:
         """Wait for other processes, always in the same order, so that two of them never wait for each other."""
@@ -141,10 +141,10 @@ class NamedLocks:
         return True
 
     def _drop(self, names: frozenset[str]) -> None:
-        """Take the names from this thread, and give them to those who wait, in order."""
+        """Take the names from this thread, and give them to those that wait, in order."""
         with self._guard:
             self._held -= names
-            taken = set(self._held) if self._waiting else set()  # by holders, and by those who came before
+            taken = set(self._held) if self._waiting else set()  # by holders, and by those that came before
             for turn, wanted in list(self._waiting.items()):
                 if taken.isdisjoint(wanted):
                     del self._waiting[turn]
@@ -178,6 +178,6 @@ def _unlock(file: int, start: int) -> None:
 
 
 def _ranges(names: Iterable[str]) -> list[tuple[int, int]]:
-    """Where in the lock file the bytes of these names lie, each with the byte of who waits for it; in order."""
+    """Return the places of these names' bytes in the lock file, each with that of its queue's byte; in order."""
     digests = (hashlib.sha256(name.encode()).digest() for name in names)
-    return sorted((int.from_bytes(each[:8], "big") >> 2, int.from_bytes(each[8:16], "big") >> 2) for each in digests)
+    return sorted((int.from_bytes(sha[:8], "big") >> 2, int.from_bytes(sha[8:16], "big") >> 2) for sha in digests)

@@ -15,7 +15,7 @@ LAST_DELAY = 60.0  # seconds; the delay doubles up to this
 
 
 Ended = Callable[[BaseException | None], None]
-"""Is told when a body ends without having been asked to: the exception that it raised, or None if it returned."""
+"""Called when a body ends without having been asked to, with the exception that it raised, or None if it returned."""
 
 
 class RestartingThread:
@@ -78,9 +78,9 @@ class RestartingThread:
 
 
 @contextmanager
-def told_after(seconds: float, tell: Callable[[], object]) -> Iterator[None]:
-    """Call `tell` on a thread of its own if the block still runs after some seconds."""
-    timer = Timer(seconds, tell)
+def call_after(seconds: float, function: Callable[[], object]) -> Iterator[None]:
+    """Call `function` on a thread of its own if the block still runs after some seconds."""
+    timer = Timer(seconds, function)
     timer.daemon = True
     timer.start()
     try:

@@ -32,13 +32,11 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
-from dra_sdk.node.metadata.directory import MetadataDirectory
-from dra_sdk.node.nri.containers import claim_variables
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
-from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
@@ -117,23 +115,18 @@ class DriverHarness:
         self._devices = None
 
     def _begin(self, files: Files) -> None:
-        undoable = self.driver.implements("dra_unprepare")
-        volatile = self.info.volatile
-        store = CheckpointStore.of(
-            self.data, self.node.boot_id, files, undoable=undoable, shared=False, volatile=volatile
-        )
-        store.migrate(self.data, self.node.boot_id)
-        effects = Effects(
-            store=store,
-            cdi=CdiSpecs(self.node.cdi_dir, self.info.cdi_kind, self.info.name, files),
-            fetch=self._fetch,
-            published=lambda pool, name: self._published().get((pool, name)),
+        dependencies = Dependencies.of(
+            self.driver,
+            self.data,
+            self.node.cdi_dir,
+            files,
             boot_id=self.node.boot_id,
-            metadata=MetadataDirectory(self.info.name, self.data, files) if self.info.metadata else None,
+            fetch=self._fetch,
+            find_device=lambda pool, name: self._published().get((pool, name)),
             announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
-            variables=claim_variables(self.info.name) if self.driver.has_container_hooks else None,
         )
-        self._preparer = Preparer(self.driver, self.node.node, effects)
+        dependencies.store.migrate(self.data, self.node.boot_id)
+        self._preparer = Preparer(self.driver, self.node.node, dependencies)
         self._preparer.recover()
         if self._runtime:
             self._connect(self._runtime)

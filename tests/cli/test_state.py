@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import HeldDevice
+from dra_sdk import HeldClaim, HeldDevice
+from dra_sdk.node.files import claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.node.prepare.state_files import read_checkpoint
 from dra_sdk.node.runtime.instance import InstanceLock
 from tests.cli.cards import NAME
@@ -44,13 +44,11 @@ class Place:
     def run(self, *words: object, driver: str = NAME) -> Result:
         return self.dra_sdk("state", driver, *words, *self.flags)
 
-    def claim(
-        self, uid: str, *devices: str, cut: int = 0, phase: Phase = Phase.COMPLETED, boot_id: str = "boot-1"
-    ) -> Path:
+    def claim(self, uid: str, *devices: str, cut: int = 0, complete: bool = True, boot_id: str = "boot-1") -> Path:
         """A state file with a CDI spec, without its last bytes."""
         held = tuple(HeldDevice("r", "node-a", each) for each in devices)
-        spec = {"kind": f"{NAME}/device"} if phase is Phase.COMPLETED else None
-        content = encode(Checkpoint("default", f"claim-{uid}", uid, boot_id, phase, held, cdi_spec=spec))
+        spec = {"kind": f"{NAME}/device"} if complete else None
+        content = encode(Checkpoint(HeldClaim("default", f"claim-{uid}", uid, held, complete=complete), boot_id, spec))
         path = self.claims / f"{uid}.json"
         path.write_bytes(content[: len(content) - cut])
         path.chmod(0o600)
@@ -81,7 +79,7 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def test_every_claim_has_a_row(place: Place) -> None:
     place.claim("u-1", "card0")
-    place.claim("u-2", "card1", "card2", phase=Phase.STARTED)
+    place.claim("u-2", "card1", "card2", complete=False)
     place.claim("u-3", "card3", boot_id="boot-0")
     place.spec("u-3").unlink()
     done = place.run()
@@ -180,7 +178,8 @@ def test_repairing_says_what_comes_next_and_keeps_the_damaged_file(place: Place)
     assert kept.read_bytes() == damaged
     found = read_checkpoint(path)
     assert isinstance(found, Checkpoint)
-    assert (found.uid, found.phase, found.devices) == ("u-1", Phase.STARTED, (HeldDevice("r", "node-a", "card0"),))
+    assert (found.claim.uid, found.phase) == ("u-1", Phase.STARTED)
+    assert found.claim.devices == (HeldDevice("r", "node-a", "card0"),)
     again = place.run("repair", "u-1")
     assert (again.status, again.out) == (0, f"state file {path} is not damaged, so there is nothing to repair\n")
 
@@ -277,7 +276,7 @@ def test_a_file_is_named_by_uid_name_or_path(place: Place, word: str) -> None:
 def test_a_uid_that_is_no_name_of_a_file_is_found(place: Place) -> None:
     path = place.claim("u-1", "card0")
     held = (HeldDevice("r", "node-a", "card0"),)
-    odd = Checkpoint("default", "odd", "a/b", "boot-1", Phase.COMPLETED, held)
+    odd = Checkpoint(HeldClaim("default", "odd", "a/b", held), "boot-1")
     path.write_bytes(encode(odd))
     path.rename(place.claims / "c14cddc033f64b9dea80ea675cf280a015e672516090a5626781153dc68fea11.json")
     done = place.run("repair", "a/b")

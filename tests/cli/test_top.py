@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_sdk import HeldDevice, Quantity
+from dra_sdk import HeldClaim, HeldDevice, Quantity
 from dra_sdk.node.health.unhealthy_store import encode as encode_unhealthy
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import EXAMPLES, runner
@@ -116,7 +116,7 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
     assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
     device = HeldDevice("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": Quantity("2")})
     (data / "claims").mkdir(mode=0o700, parents=True)
-    state = Checkpoint("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, (device,))
+    state = Checkpoint(HeldClaim("team", "two-cpus", "uid-1", (device,)), "boot")
     (data / "claims/uid-1.json").write_bytes(encode(state))
     unhealthy = {("n", "cpudevnuma001"): {"unhealthy": datetime(2026, 1, 2, tzinfo=UTC)}}
     (data / "unhealthy.json").write_bytes(encode_unhealthy(unhealthy))

@@ -52,32 +52,33 @@ class Guard:
 _ENGINE: Final = "prepare.engine:"
 _STORE: Final = "prepare.checkpoint_store:CheckpointStore."
 _CDI: Final = "prepare.cdi_specs:CdiSpecs."
-_RUN: Final = "prepare.hook_run:HookRun."
+_RUN: Final = "prepare.engine:HookRun."
 
 GUARDS: Final = (
     # what the API server says
     Guard("a claim replaced under its name", "prepare.allocation:read_status", "uid != ref.uid", "False"),
     Guard(
         "a claim that is not allocated",
-        "prepare.allocation:allocated_devices",
+        "prepare.allocation:read",
         'raise ClaimError("the claim is not allocated")',
         "allocation = AllocationResult.model_validate("
         '{"devices": {"results": [{"request": "r", "driver": info.name, "pool": node, "device": "lamp-0"}]}})',
     ),
     Guard(
         "a claim that is allocated for another node",
-        "prepare.allocation:allocated_devices",
+        "prepare.allocation:read",
         "_check_node(allocation, node)",
         "pass",
     ),
     Guard("a device that was unplugged", "prepare.allocation:_device", "if device is None:", "if False:"),
     Guard(
-        "a device that another claim holds", _ENGINE + "Preparer._prepare_devices", "refuse_held(", "(lambda *_: None)("
+        "a device that another claim holds", "prepare.allocation:refuse_taken", "refuse_held(devices, holders)", "pass"
     ),
     Guard(
         "a device in the index of those that are held",
         _STORE + "_keep",
-        "for each in state.devices:\n            self._holders.setdefault((each.pool, each.name), set()).add(name)",
+        "for held in state.claim.devices:\n"
+        "            self._holders.setdefault((held.pool, held.name), set()).add(key)",
         "pass",
     ),
     # one at a time
@@ -86,13 +87,13 @@ GUARDS: Final = (
     Guard(
         "two claims on one device at once",
         _ENGINE + "Preparer._prepare_new",
-        "_device_locks(devices, left.devices if left else ())",
+        "started.device_locks | (previous.device_locks if previous else set())",
         "()",
     ),
     Guard(
         "a device that is undone and set up at once",
         _ENGINE + "Preparer.unprepare",
-        "_device_locks(state.devices)",
+        "state.device_locks",
         "()",
     ),
     Guard("two processes at once", "locks:NamedLocks.acquire", "if self._file is not None:", "if False:"),
@@ -103,7 +104,7 @@ GUARDS: Final = (
     Guard(
         "a start that restores what another process undoes",
         _ENGINE + "Preparer._restore",
-        "if is_ours and self._store.get(state.uid) is not None:",
+        "if is_ours and self._store.get(state.claim.uid) is not None:",
         "if True:",
     ),
     Guard(
@@ -135,8 +136,8 @@ GUARDS: Final = (
     Guard(
         "an undoing that its caller's deadline ends",
         _ENGINE + "Preparer._give_up",
-        "self._release(run.state, NO_DEADLINE)",
-        "from dra_sdk.model.claim import Deadline; self._release(run.state, Deadline(is_active=lambda: False))",
+        "self._release(run.checkpoint, NO_DEADLINE)",
+        "from dra_sdk.model.claim import Deadline; self._release(run.checkpoint, Deadline(is_active=lambda: False))",
     ),
     # one answer while it is held
     Guard(
@@ -148,7 +149,7 @@ GUARDS: Final = (
     Guard(
         "an answer from a checkpoint that is not complete",
         _ENGINE + "Preparer._is_current",
-        "state.phase is Phase.COMPLETED and ",
+        "state.claim.complete and ",
         "",
     ),
     Guard(
@@ -160,7 +161,7 @@ GUARDS: Final = (
     Guard(
         "an answer from before a reboot",
         _ENGINE + "Preparer._is_current",
-        " and state.boot_id == self._effects.boot_id",
+        " and state.boot_id == self._dependencies.boot_id",
         "",
     ),
     Guard("a lost CDI spec at a repeated prepare", _ENGINE + "Preparer.prepare", "self._ensure(state)", "pass"),
@@ -172,15 +173,17 @@ GUARDS: Final = (
         "raise",
     ),
     # nothing is lost
-    Guard("a hook that runs before its claim is written", _RUN + "begin", "self._store.put(self.state)", "pass"),
+    Guard(
+        "a hook that runs before its claim is written", _ENGINE + "Preparer._start", "self._write_state(state)", "pass"
+    ),
     Guard(
         "a begin that a power failure takes back",
-        _RUN + "begin",
-        "self._store.put(self.state)",
-        "self._store.put(self.state, survive_power_loss=False)",
+        _ENGINE + "Preparer._start",
+        "self._write_state(state)",
+        "self._write_state(state, survive_power_loss=False)",
     ),
     Guard("a journal that is not written", _RUN + "journal", "self.save()", "pass"),
-    Guard("data of a device that is not written", _RUN + "run", "if missing:  #", "if False:  #"),
+    Guard("data of a device that is not written", _RUN + "call_hook", "if missing:  #", "if False:  #"),
     Guard(
         "half-undone claims that look complete", _ENGINE + "Preparer._release", "self._store.begin_undo(state)", "pass"
     ),
@@ -190,36 +193,33 @@ GUARDS: Final = (
     Guard("a file whose content a power failure destroys", "files:Files._fill", "if whole:", "if False:"),
     Guard("memory that differs from a disk that failed", _STORE + "_read_again", "with self._lock:", "if False:"),
     # damaged files
-    Guard("a damaged file of the claim itself", _STORE + "get", "if name in self._unreadable:", "if False:"),
+    Guard("a damaged file of the claim itself", _STORE + "get", "if key in self._unreadable:", "if False:"),
     Guard(
         "a damaged file that holds devices",
-        _ENGINE + "Preparer._prepare_devices",
-        "refuse_unreadable(devices, self._store.unreadable().values())\n"
-        "    refuse_held(devices, self._store.holders(devices, ref.uid))",
-        "refuse_held(devices, [each for each in self._store.all() if each.uid != ref.uid])",
+        _ENGINE + "Preparer._prepare_new",
+        "self._store.unreadable().values(), holders",
+        "(), [state for state in self._store.all() if state.claim.uid != ref.uid]",
     ),
     Guard(
         "a damaged file that tells nothing",
         "prepare.allocation:refuse_unreadable",
-        "for each in unreadable:",
-        "for each in [found for found in unreadable if found.claim is not None]:",
+        "for file in unreadable:",
+        "for file in [damaged for damaged in unreadable if damaged.state is not None]:",
     ),
     Guard(
         "a damaged file taken for a whole one", "prepare.checkpoint:decode", "if _sum(body) != checksum:", "if False:"
     ),
     Guard("a CDI spec of a damaged claim", _STORE + "ids", "self._stamps", "self._claims"),
     # nothing is left
+    Guard("what a hook that failed has done", _ENGINE + "Preparer._run_hook", "self._give_up(run, error)", "pass"),
     Guard(
-        "what a hook that failed has done", _ENGINE + "Preparer._prepare_devices", "self._give_up(run, error)", "pass"
+        "what an earlier attempt left", _ENGINE + "Preparer._prepare_new", "self._release(previous, deadline)", "pass"
     ),
-    Guard(
-        "what an earlier attempt left", _ENGINE + "Preparer._prepare_devices", "self._release(left, deadline)", "pass"
-    ),
-    Guard("a begin that failed", _RUN + "begin", "self._store.delete(self.state.uid)", "pass"),
+    Guard("a begin that failed", _ENGINE + "Preparer._start", "self._store.delete(state.claim.uid)", "pass"),
     Guard(
         "the CDI spec of a claim that is undone",
         _ENGINE + "Preparer._release",
-        "self._remove_files(state.ref, state.metadata)",
+        "self._remove_spec(state.ref, state.metadata)",
         "pass",
     ),
     Guard("the CDI spec of a claim without state", _ENGINE + "Preparer.unprepare", "self._remove_files(ref)", "pass"),

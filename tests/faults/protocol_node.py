@@ -25,7 +25,8 @@ from dra_sdk.node.files import END, PREFIX, sync_directory
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.engine import Preparer
 from tests.faults.protocol_calls import TO_THE_END, Call
 from tests.faults.protocol_disk import Disk, Locks, Trouble
 
@@ -286,7 +287,7 @@ class Node:
         self.effect("answer", changes=False)
         return found
 
-    def published(self, pool: str, name: str) -> Device | None:
+    def find_device(self, pool: str, name: str) -> Device | None:
         """What was discovered."""
         return Device(name) if pool == POOL and name in LAMPS and name not in self.unplugged else None
 
@@ -318,15 +319,15 @@ class Node:
         driver, disk = DRIVERS[self.undo], Disk(self)
         store = CheckpointStore.of(self.data, self.boot_id, disk, undoable=self.undo, shared=self.shared)
         store.migrate(self.data, self.boot_id)
-        effects = Effects(
+        dependencies = Dependencies(
             store=store,
             cdi=CdiSpecs(self.cdi, driver.info.cdi_kind, DRIVER, disk),
             fetch=self.fetch,
-            published=self.published,
+            find_device=self.find_device,
             boot_id=self.boot_id,
             locks=process.locks,
         )
-        process.preparer = Preparer(driver, DriverNode(POOL, self.root), effects)
+        process.preparer = Preparer(driver, DriverNode(POOL, self.root), dependencies)
         process.preparer.recover()
         process.ready = True
 

@@ -38,7 +38,7 @@ def test_a_second_one_waits_and_says_what_to_do(
     fresh: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(runtime, "SUCCESSION_SECONDS", 1.0)
+    monkeypatch.setattr(runtime, "HANDOVER_SECONDS", 1.0)
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()

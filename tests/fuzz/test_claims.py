@@ -15,7 +15,7 @@ from dra_sdk import Device, DriverInfo, OpaqueConfig
 from dra_sdk.errors import ClaimError, ConfigError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.node.prepare.allocation import allocated_devices, read_status, resolve_configs
+from dra_sdk.node.prepare.allocation import read, read_status, resolve_configs
 from dra_sdk.wire.resource.claims import (
     DeviceAllocationConfiguration,
     DeviceRequestAllocationResult,
@@ -69,7 +69,7 @@ def entry(parameters: Any) -> DeviceAllocationConfiguration:
 
 def prepared(raw: Any) -> list[Any]:
     """The devices of a claim, as the engine reads it."""
-    return allocated_devices(INFO, "node-1", REF, read_status(raw, REF), lambda _pool, name: Device(name))
+    return read(INFO, "node-1", REF, raw, read_status(raw, REF), find_device=lambda _pool, name: Device(name)).devices
 
 
 def prepare(raw: Any) -> None:

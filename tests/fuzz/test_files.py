@@ -47,7 +47,7 @@ GOOD_STATE = signed(json.dumps(documents.STATE).encode())
 def read_state(content: bytes) -> None:
     """And what was read can be used, and written again."""
     found = decode(content, SOURCE)
-    assert found.held("boot-2", NO_DEADLINE).uid == found.uid
+    assert found.held("boot-2", NO_DEADLINE).uid == found.claim.uid
     assert decode(encode(found), SOURCE) == found
 
 
@@ -60,7 +60,7 @@ def test_good_files_are_read() -> None:
 @fuzz(350)
 @given(noisy(GOOD_STATE))
 def test_state_files(content: bytes) -> None:
-    assert is_refused(lambda: read_state(content), StateError) or decode(content, SOURCE).uid == documents.UID
+    assert is_refused(lambda: read_state(content), StateError) or decode(content, SOURCE).claim.uid == documents.UID
 
 
 @fuzz(500)
@@ -146,8 +146,8 @@ def test_what_a_damaged_state_file_still_tells_is_true(content: bytes) -> None:
     whole = decode(GOOD_STATE, SOURCE)
     if (found := salvage(content)) is not None and content.splitlines()[0] == encode(whole).splitlines()[0]:
         assert found.ref == whole.ref
-        assert [(each.pool, each.name, each.share_id) for each in found.devices] == [
-            (each.pool, each.name, each.share_id) for each in whole.devices
+        assert [(each.pool, each.name, each.share_id) for each in found.claim.devices] == [
+            (each.pool, each.name, each.share_id) for each in whole.claim.devices
         ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -422,60 +421,6 @@ def test_a_wrapper_can_inject_a_failure() -> None:
         Driver.of(Lamp(), [Fault()]).discover(Node("n"))
 
 
-class Observer:
-    """An extension that observes steps, except those called `dull`."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    @contextmanager
-    def observe(self, step: Step) -> Iterator[None]:
-        self.seen.append(f"{step.driver}: {step.name} {dict(step.attributes)} {dict(step.metadata)}")
-        try:
-            yield
-        except OSError as error:
-            self.seen.append(f"{step.name}: {error}")
-            raise
-        self.seen.append(f"{step.name} ended")
-
-    def dra_step(self, step: Step) -> AbstractContextManager[None] | None:
-        return None if step.name == "dull" else self.observe(step)
-
-
-def test_an_extension_observes_steps_and_their_failures() -> None:
-    steps = Observer()
-    driver = Driver.of(Lamp(), [steps, Observer()])
-    with driver.step("call", {"traceparent": "00"}), driver.step("dull"), driver.step("prepare", claim="ns/c"):
-        pass
-    with pytest.raises(OSError, match="gone"), driver.step("read claim"):
-        raise OSError("gone")
-    name = driver.info.name
-    assert steps.seen == [
-        f"{name}: call {{}} {{'traceparent': '00'}}",
-        f"{name}: prepare {{'claim': 'ns/c'}} {{}}",
-        "prepare ended",
-        "call ended",
-        f"{name}: read claim {{}} {{}}",
-        "read claim: gone",
-    ]
-
-
-def test_hooks_are_steps() -> None:
-    steps = Observer()
-    driver = Driver.of(Lamp(), [steps])
-    driver.discover(Node("n"))
-    assert steps.seen == [f"{driver.info.name}: dra_discover {{}} {{}}", "dra_discover ended"]
-
-
-def test_an_observer_that_raises_is_named_by_its_hook() -> None:
-    class Broken:
-        def dra_step(self, step: Step) -> None:
-            raise ValueError("no room")
-
-    with pytest.raises(HookError, match=r"dra_step of driver \S+ failed: ValueError: no room"):
-        Driver.of(Lamp(), [Broken()]).step("prepare")
-
-
 def test_a_driver_has_no_hooks_of_extensions() -> None:
     class Curious(Lamp):
         def dra_step(self, step: Step) -> None: ...
@@ -645,22 +590,6 @@ def test_metrics_may_be_yielded_with_a_value_for_each_label() -> None:
 
     driver = Driver.of(type("Measures", (Lamp,), {"dra_metrics": measure})())
     assert [each.value for each in driver.metrics(Node("n"), [HELD])] == [1, 0.5]
-
-
-def test_hooks_that_end_by_themselves_are_measured() -> None:
-    measured: list[str] = []
-
-    @contextmanager
-    def measure(hook: str) -> Iterator[None]:
-        yield
-        measured.append(hook)
-
-    driver = Driver.of(Steps())
-    driver.measure = measure
-    driver.discover(Node("n"))
-    list(driver.prepare(CLAIM))
-    driver.unprepare(HELD, Node("n"))
-    assert measured == ["dra_discover", "dra_prepare", "dra_unprepare"]
 
 
 # Hooks about pods and containers

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_sdk import HeldDevice
+from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.loader import load_driver
 from dra_sdk.model.config import config_class, wrong_fields
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from tests.template.pages import ROOT, here
 from tests.template.shown import block
 
@@ -141,7 +141,7 @@ def test_a_damaged_file_is_shown_repaired_and_forgotten_as_the_page_says(
     (tmp_path / "cdi").mkdir()
     held = (HeldDevice("gpu", "node-1", "gpu-0"),)
     file = claims / f"{uid}.json"
-    file.write_bytes(encode(Checkpoint("default", "train", uid, "boot-1", Phase.STARTED, held))[:-9])
+    file.write_bytes(encode(Checkpoint(HeldClaim("default", "train", uid, held, complete=False), "boot-1"))[:-9])
     file.chmod(0o600)
     done = here(show.partition("  #")[0], tmp_path)
     assert (done.returncode, uid in done.stdout) == (1, True), done.stderr

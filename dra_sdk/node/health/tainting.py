@@ -1,4 +1,4 @@
-"""Publishes pools with taints on each unhealthy device, because health alone does not keep pods away.
+"""Taints on each unhealthy device, because health alone does not keep pods away.
 
 A device stays unhealthy until it is reported healthy again. A monitor that reports nothing changes nothing.
 Source: resource.k8s.io/v1 DeviceTaint (KEP-5055).
@@ -20,7 +20,6 @@ from dra_sdk.node.health.reports import Key
 from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT, Unhealthy, UnhealthyStore
 
 log = logging.getLogger(__name__)
-Publish = Callable[[Sequence[ResourcePool]], None]
 Effect = Literal["None", "NoSchedule", "NoExecute"]
 
 TAINTS_LIMIT: Final = 16  # taints per device since 1.35; one more and the whole pool would be refused
@@ -49,41 +48,35 @@ class TaintPolicy:
         return DeviceTaint(key=f"{self.driver}/{name}", value=value, effect=self.effect, time_added=since)
 
 
-class TaintingPublisher:
-    """Publishes the discovered pools, with taints on unhealthy devices, whenever one of both changes. Safe for threads.
+class Tainting:
+    """Knows the unhealthy devices and taints them in what is published. Safe for threads.
 
     policy: the taint.
-    publish: takes the pools; must not block.
     store: keeps unhealthy devices beyond the life of the process.
     now: the time, with a time zone.
     """
 
-    def __init__(
-        self, policy: TaintPolicy, publish: Publish, store: UnhealthyStore, now: Callable[[], datetime] = _now
-    ) -> None:
-        self._policy, self._publish, self._store, self._now = policy, publish, store, now
+    def __init__(self, policy: TaintPolicy, store: UnhealthyStore, now: Callable[[], datetime] = _now) -> None:
+        self._policy, self._store, self._now = policy, store, now
         self._lock = Lock()
-        self._pools: Sequence[ResourcePool] | None = None
         self._unhealthy: dict[Key, Mapping[str, datetime]] | None = None
 
-    def publish(self, pools: Sequence[ResourcePool]) -> None:
-        """Publish the discovered pools, with taints on unhealthy devices."""
+    def apply(self, pools: Sequence[ResourcePool]) -> Sequence[ResourcePool]:
+        """Return the pools with taints on unhealthy devices."""
         with self._lock:
-            self._pools = pools
-            self._publish(with_taints(pools, self._known(), self._policy))
+            return with_taints(pools, self._known(), self._policy)
 
-    def changed(self, changes: Sequence[HealthChange]) -> None:
-        """Publish again if these changes add or remove a taint. A listener for `HealthFeed.subscribe`."""
+    def changed(self, changes: Sequence[HealthChange]) -> bool:
+        """Take changes of health. Return whether they add or remove a taint, so that the pools must be published."""
         with self._lock:
             known = self._known()
             found = update(known, changes, self._now())
             if found == known:
-                return
+                return False
             self._unhealthy = found
             self._store.save(found)
             self._log(changes)
-            if self._pools is not None:
-                self._publish(with_taints(self._pools, found, self._policy))
+            return True
 
     def _known(self) -> dict[Key, Mapping[str, datetime]]:
         if self._unhealthy is None:

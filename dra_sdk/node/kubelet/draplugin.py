@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +28,9 @@ from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 log = logging.getLogger(__name__)
 Prepare = Callable[[ClaimRef, Deadline], Sequence[HeldDevice]]
 Unprepare = Callable[[ClaimRef, Deadline], None]
-Surround = Callable[[str, Mapping[str, str]], AbstractContextManager[object]]
-"""Called with a method's name and the headers of the call, entered during the call."""
+CallObserver = Callable[[str, Mapping[str, str]], AbstractContextManager[object]]
+"""Called with a method's name and the headers of the call; what it returns is entered during the call."""
+_Answer = Callable[[Any, grpc.ServicerContext], Any]
 ERROR_LIMIT: Final = 4096  # characters; the kubelet accepts answers up to 16 MiB, and an event shows only the beginning
 NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
 PROBE_SECONDS: Final = 1.0
@@ -41,19 +43,15 @@ VERSIONS: dict[str, tuple[str, ModuleType]] = {
 }
 
 
-def _nothing(_method: str, _headers: Mapping[str, str]) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 def plugin_services(
-    prepare: Prepare, unprepare: Unprepare, surround: Surround = _nothing
+    prepare: Prepare, unprepare: Unprepare, observe: CallObserver | None = None
 ) -> dict[str, dict[str, Method]]:
-    """The handlers of every version, by wire name of the service."""
-    return {name: _Version(wire, prepare, unprepare, surround).methods() for name, wire in VERSIONS.values()}
+    """Return the handlers of every version, by wire name of the service."""
+    return {name: _Version(wire, prepare, unprepare, observe).methods() for name, wire in VERSIONS.values()}
 
 
-def prepare_nothing(socket: Path) -> None:
-    """Probe our own service socket with a prepare call without claims. DraError if it does not answer."""
+def probe(socket: Path) -> None:
+    """Call our own service socket with a prepare call without claims. DraError if it does not answer."""
     method = f"/{VERSIONS['v1.DRAPlugin'][0]}/NodePrepareResources"
     request, response = dra_v1_pb2.NodePrepareResourcesRequest(), dra_v1_pb2.NodePrepareResourcesResponse
     call(socket, method, request, response, PROBE_SECONDS)
@@ -62,36 +60,48 @@ def prepare_nothing(socket: Path) -> None:
 class _Version:
     """One version of the API over the same two functions."""
 
-    def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare, surround: Surround) -> None:
+    def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare, observe: CallObserver | None) -> None:
         self._wire = wire
-        self._surround = surround
+        self._observe = observe
         self._prepare = prepare
         self._unprepare = unprepare
 
     def methods(self) -> dict[str, Method]:
-        wire = self._wire
         return {
-            "NodePrepareResources": unary(
-                self._node_prepare, wire.NodePrepareResourcesRequest, wire.NodePrepareResourcesResponse
-            ),
-            "NodeUnprepareResources": unary(
-                self._node_unprepare, wire.NodeUnprepareResourcesRequest, wire.NodeUnprepareResourcesResponse
-            ),
+            "NodePrepareResources": self._method("NodePrepareResources", "prepare", self._prepare),
+            "NodeUnprepareResources": self._method("NodeUnprepareResources", "unprepare", self._unprepare),
         }
 
-    def _node_prepare(self, request: Any, context: grpc.ServicerContext) -> Any:
-        def prepare(ref: ClaimRef, deadline: Deadline, entry: Any) -> None:
-            entry.devices.extend([self._device(each) for each in self._prepare(ref, deadline)])
+    def _method(self, name: str, action: str, act: Callable[[ClaimRef, Deadline], Any]) -> Method:
+        request, response = getattr(self._wire, f"{name}Request"), getattr(self._wire, f"{name}Response")
+        answer = partial(self._answer_each_claim, action, act, response)
+        return unary(_observed(name, answer, self._observe) if self._observe else answer, request, response)
 
-        with self._surround("NodePrepareResources", _headers(context)):
-            return _answered("prepare", request, context, self._wire.NodePrepareResourcesResponse(), prepare)
-
-    def _node_unprepare(self, request: Any, context: grpc.ServicerContext) -> Any:
-        def unprepare(ref: ClaimRef, deadline: Deadline, _entry: Any) -> None:
-            self._unprepare(ref, deadline)
-
-        with self._surround("NodeUnprepareResources", _headers(context)):
-            return _answered("unprepare", request, context, self._wire.NodeUnprepareResourcesResponse(), unprepare)
+    def _answer_each_claim(
+        self,
+        action: str,
+        act: Callable[[ClaimRef, Deadline], Any],
+        make_response: Any,
+        request: Any,
+        context: grpc.ServicerContext,
+    ) -> Any:
+        """Return the response with an entry for each claim of the request: the devices of `act`, or its error."""
+        claims, response = _claims(request), make_response()
+        deadline = Deadline(context.time_remaining, context.is_active)
+        for ref in claims:
+            entry = response.claims[ref.uid]  # reading a message map creates the entry
+            if deadline.is_over:
+                entry.error = f"{action} {ref}: the kubelet no longer waits for this call"
+                continue
+            try:
+                with LogFields(request=str(next(_requests)), claim=f"{ref.namespace}/{ref.name}", uid=ref.uid):
+                    _check_length(ref)
+                    devices = act(ref, deadline)
+                    if act is self._prepare:
+                        entry.devices.extend([self._device(device) for device in devices])
+            except BaseException as error:  # noqa: BLE001 (each claim has its own error; without an answer the call would hang)
+                entry.error = _report(action, ref, error)
+        return response
 
     def _device(self, device: HeldDevice) -> Any:
         message = self._wire.Device(
@@ -105,36 +115,21 @@ class _Version:
         return message
 
 
-def _answered(
-    action: str,
-    request: Any,
-    context: grpc.ServicerContext,
-    response: Any,
-    act: Callable[[ClaimRef, Deadline, Any], None],
-) -> Any:
-    """The response with an entry for each claim of the request: what `act` filled in, or an error."""
-    deadline = Deadline(context.time_remaining, context.is_active)
-    for ref in _claims(request):
-        entry = response.claims[ref.uid]  # reading a message map creates the entry
-        if deadline.is_over:
-            entry.error = f"{action} {ref}: the kubelet no longer waits for this call"
-            continue
-        try:
-            with LogFields(request=str(next(_requests)), claim=f"{ref.namespace}/{ref.name}", uid=ref.uid):
-                _check_length(ref)
-                act(ref, deadline, entry)
-        except BaseException as error:  # noqa: BLE001 (each claim has its own error; without an answer the call would hang)
-            entry.error = _report(action, ref, error)
-    return response
+def _observed(name: str, answer: _Answer, observe: CallObserver) -> _Answer:
+    def observed(request: Any, context: grpc.ServicerContext) -> Any:
+        with observe(name, _headers(context)):
+            return answer(request, context)
+
+    return observed
 
 
 def _headers(context: grpc.ServicerContext) -> dict[str, str]:
-    """The headers of a call that are text; names are in lower case (gRPC over HTTP/2, custom metadata)."""
+    """Return the headers of a call that are text; names are in lower case (gRPC over HTTP/2, custom metadata)."""
     return {str(key): value for key, value in context.invocation_metadata() if isinstance(value, str)}
 
 
 def _claims(request: Any) -> Iterable[ClaimRef]:
-    """The claims of a request, each UID once: an answer has one entry for each UID."""
+    """Return the claims of a request, each UID once: an answer has one entry for each UID."""
     return {claim.uid: ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims}.values()
 
 
@@ -145,7 +140,7 @@ def _check_length(ref: ClaimRef) -> None:
 
 
 def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
-    """Log a failed call. Returns one line for the pod's events, limited in length and without control characters."""
+    """Log a failed call. Return one line for the pod's events, limited in length and without control characters."""
     expected = isinstance(error, DraError)
     code_is_wrong = not expected or isinstance(error, HookError)  # only then a traceback helps
     text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"

@@ -47,37 +47,37 @@ class Registration:
         self._changed = Condition()  # guards the next five
         self._is_ending = False
         self._accepted = 0  # times that the kubelet has accepted the driver
-        self._known = 1  # of which nobody need be told: the first is that of our own start
-        self._told_at = float("-inf")
+        self._reported = 1  # of these, not news any more: 1, because our own registration is none
+        self._reported_at = float("-inf")
         self._waited_at = float("-inf")  # when the last wait ended in vain
 
     def methods(self) -> dict[str, Method]:
-        """The handlers of the service, by method name."""
+        """Return the handlers of the service, by method name."""
         return {
             "GetInfo": unary(self._get_info, wire.InfoRequest, wire.PluginInfo),
             "NotifyRegistrationStatus": unary(self._notify, wire.RegistrationStatus, wire.RegistrationStatusResponse),
         }
 
-    def restarted(self) -> bool:
-        """Whether the kubelet has registered the driver again since this was last True, or does so now.
+    def wait_for_kubelet_restart(self) -> bool:
+        """Wait up to `RESTART_SECONDS` for the kubelet to register the driver again; False if it does not.
 
         A kubelet that starts deletes the slices of all drivers of its node, and registers the drivers a moment before
-        or after that. Waits up to `RESTART_SECONDS`. Each pool asks, so after an answer nobody waits for as long again.
+        or after that. Each pool asks, so for the same time after an answer there is no further wait.
         """
         with self._changed:
-            if monotonic() - self._told_at < RESTART_SECONDS:
+            if monotonic() - self._reported_at < RESTART_SECONDS:
                 return True
             patience = 0.0 if monotonic() - self._waited_at < RESTART_SECONDS else RESTART_SECONDS
-            self._changed.wait_for(lambda: self._accepted > self._known or self._is_ending, patience)
-            if self._accepted <= self._known:
+            self._changed.wait_for(lambda: self._accepted > self._reported or self._is_ending, patience)
+            if self._accepted <= self._reported:
                 if patience:
                     self._waited_at = monotonic()
                 return False
-            self._known, self._told_at = self._accepted, monotonic()
+            self._reported, self._reported_at = self._accepted, monotonic()
             return True
 
     def wait_registered(self, seconds: float) -> bool:
-        """Wait until the kubelet has accepted the driver, or nobody may wait any longer; False after `seconds`."""
+        """Wait until the kubelet has accepted the driver, or the process ends; False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.registered.is_set() or self._is_ending, seconds)
 

@@ -14,7 +14,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import Claim, ClaimRef, PreparedDevice
 from dra_sdk.model.device import Device
 from dra_sdk.model.edits import ContainerEdits, Mount
-from dra_sdk.node.files import Files, safe_id
+from dra_sdk.node.files import Files, claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.metadata.document import ATTRIBUTES_LIMIT, VERSIONS, DeviceMetadata, device_entry, encode
@@ -164,7 +164,7 @@ class MetadataDirectory:
                 if not locks.is_shared:
                     _remove_tree(directory)
                 continue
-            with locks.try_hold(f"claim/{safe_id(owner)}") as is_ours:
+            with locks.try_hold(claim_lock(owner)) as is_ours:
                 if is_ours and not is_held(owner):
                     _remove_tree(directory)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -29,14 +30,32 @@ from dra_sdk.wire.resource.claims import (
 from dra_sdk.wire.resource.metadata import NodeSelector
 
 log = logging.getLogger(__name__)
-Published = Callable[[str, str], Device | None]
+FindDevice = Callable[[str, str], Device | None]
 """Returns a published device by pool and name."""
 Allocated = AllocatedDevice[OpaqueConfig | None]
 _SOURCES: Final = {"FromClass": "the DeviceClass", "FromClaim": "the claim"}  # in the order of precedence
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a claim wants of this driver.
+
+    ref: the claim as the kubelet names it.
+    raw: the ResourceClaim as the API server returned it.
+    devices: the devices, in allocation order.
+    configs: the driver's entries of configuration.
+    pods: the UIDs of the pods that the claim is reserved for.
+    """
+
+    ref: ClaimRef
+    raw: JSON
+    devices: Sequence[Allocated]
+    configs: Sequence[ClaimConfig]
+    pods: Sequence[str]
+
+
 def read_status(raw: JSON, ref: ClaimRef) -> ResourceClaimStatus:
-    """The status of a ResourceClaim. ClaimError if it is not the claim of `ref`, or names the invalid field."""
+    """Return the status of a ResourceClaim. ClaimError if it is not the claim of `ref`, or names the invalid field."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, dict):
         raise ClaimError("the API server's answer is not a ResourceClaim: it has no metadata")
@@ -52,10 +71,10 @@ def read_status(raw: JSON, ref: ClaimRef) -> ResourceClaimStatus:
         raise ClaimError(f"the API server's answer is not a ResourceClaim: {field}: {first['msg']}") from error
 
 
-def allocated_devices(
-    info: DriverInfo, node: str, ref: ClaimRef, status: ResourceClaimStatus, published: Published
-) -> list[Allocated]:
-    """This driver's devices of the claim, in allocation order, each with its configuration.
+def read(
+    info: DriverInfo, node: str, ref: ClaimRef, raw: JSON, status: ResourceClaimStatus, *, find_device: FindDevice
+) -> Wanted:
+    """Return what a claim, of which `status` is decoded, wants of this driver; each device with its configuration.
 
     Raises ClaimError for a claim that is not allocated, is allocated for another node, holds nothing of this driver, or
     holds a device that the driver does not publish; ConfigError for configuration that cannot be used.
@@ -64,16 +83,20 @@ def allocated_devices(
     if allocation is None:
         raise ClaimError("the claim is not allocated")
     _check_node(allocation, node)
-    results = [each for each in allocation.devices.results or () if each.driver == info.name]
+    results = [result for result in allocation.devices.results or () if result.driver == info.name]
     if not results:
         raise ClaimError(f"the claim's allocation holds no device of driver {info.name}")
-    configs = resolve_configs(info, ref, results, allocation.devices.config or ())
-    return [_device(info, result, found, published) for result, found in zip(results, configs, strict=True)]
+    entries = allocation.devices.config or ()
+    chains = resolve_configs(info, ref, results, entries)
+    configs, pods = claim_configs(info, entries), reserved_pods(status)
+    devices = tuple(_device(info, result, chain, find_device) for result, chain in zip(results, chains, strict=True))
+    return Wanted(ref, raw, devices, configs, pods)
 
 
 def reserved_pods(status: ResourceClaimStatus) -> list[str]:
-    """The UIDs of the pods that a claim is reserved for."""
-    return [each.uid for each in status.reserved_for or () if each.resource == "pods" and not each.api_group]
+    """Return the UIDs of the pods that a claim is reserved for."""
+    consumers = status.reserved_for or ()
+    return [consumer.uid for consumer in consumers if consumer.resource == "pods" and not consumer.api_group]
 
 
 def resolve_configs(
@@ -82,12 +105,12 @@ def resolve_configs(
     results: Sequence[DeviceRequestAllocationResult],
     entries: Sequence[DeviceAllocationConfiguration],
 ) -> list[list[OpaqueConfig]]:
-    """The driver's entries that apply to each result, decoded; the last one takes precedence.
+    """Return the driver's entries that apply to each result, decoded; the last one takes precedence.
 
     Entries of the class come before those of the claim. An entry without requests applies to all, one for `req` to
     `req/sub` as well. Entries that match no device are logged. ConfigError names entry, requests, kind and field.
     """
-    found: list[list[OpaqueConfig]] = [[] for _ in results]
+    resolved: list[list[OpaqueConfig]] = [[] for _ in results]
     for entry in entries:
         if entry.source not in _SOURCES:
             raise ClaimError(f"a configuration of the claim has source {entry.source!r}, want {' or '.join(_SOURCES)}")
@@ -95,25 +118,24 @@ def resolve_configs(
         config = _decoded(info, parameters, label)
         matching = [place for place, result in enumerate(results) if _matches(entry, result)]
         for place in matching:
-            found[place].append(config)
+            resolved[place].append(config)
         if not matching:
             log.warning("%s: %s applies to none of its devices", ref, label)
-    return found
+    return resolved
 
 
-def claim_configs(info: DriverInfo, status: ResourceClaimStatus) -> tuple[ClaimConfig, ...]:
-    """The driver's entries of an allocation whose configuration `allocated_devices` has decoded."""
-    entries = status.allocation.devices.config if status.allocation else None
+def claim_configs(info: DriverInfo, entries: Sequence[DeviceAllocationConfiguration]) -> tuple[ClaimConfig, ...]:
+    """Return the driver's entries, which `resolve_configs` has decoded."""
     return tuple(
         ClaimConfig(label, tuple(entry.requests or ()), parameters["kind"])
-        for label, entry, parameters in _own_entries(info, entries or ())
+        for label, entry, parameters in _own_entries(info, entries)
     )
 
 
 def _own_entries(
     info: DriverInfo, entries: Sequence[DeviceAllocationConfiguration]
 ) -> Iterator[tuple[str, DeviceAllocationConfiguration, Any]]:
-    """The driver's entries in the order of precedence, each with its name in messages and its parameters."""
+    """Yield the driver's entries in the order of precedence, each with its name in messages and its parameters."""
     for index, entry in sorted(enumerate(entries), key=lambda item: item[1].source == "FromClaim"):
         if entry.opaque is not None and entry.opaque.driver == info.name:
             label = f"config[{index}] of {_SOURCES[entry.source]}"
@@ -123,7 +145,7 @@ def _own_entries(
 
 
 def default_config(info: DriverInfo) -> OpaqueConfig | None:
-    """The configuration without any entry: the driver's first kind. ConfigError if that has fields without default."""
+    """Return the driver's first kind of configuration, for none. ConfigError if it has fields without default."""
     if not info.configs:
         return None
     try:
@@ -132,8 +154,14 @@ def default_config(info: DriverInfo) -> OpaqueConfig | None:
         raise ConfigError(f"a {info.configs[0].kind} config is required, and the claim has none: {error}") from error
 
 
+def refuse_taken(devices: Sequence[Allocated], unreadable: Iterable[Unreadable], holders: Iterable[Checkpoint]) -> None:
+    """Raise DeviceHeldError or StateError as `refuse_unreadable` and `refuse_held`."""
+    refuse_unreadable(devices, unreadable)
+    refuse_held(devices, holders)
+
+
 def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> None:
-    """DeviceHeldError if a device is held by another claim and cannot be shared with it.
+    """Raise DeviceHeldError if a device is held by another claim and cannot be shared with it.
 
     The scheduler normally prevents this, except after a lost or stale allocation. Two claims may
     hold a device together if one of them has admin access, or both hold shares of it (KEP-5075, `shareID`).
@@ -143,32 +171,32 @@ def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> N
         if not mine.admin_access:
             key = mine.pool, mine.name
             only_shares[key] = bool(mine.share_id) and only_shares.get(key, True)
-    for claim in others:
-        for held in claim.devices:
+    for other in others:
+        for held in other.claim.devices:
             share = only_shares.get((held.pool, held.name))
             if share is None or held.admin_access or (share and held.share_id):
                 continue
-            raise DeviceHeldError(f"device {held.pool}/{held.name} is held by {claim}")
+            raise DeviceHeldError(f"device {held.pool}/{held.name} is held by {other}")
 
 
 def refuse_unreadable(devices: Sequence[Allocated], unreadable: Iterable[Unreadable]) -> None:
-    """DeviceHeldError if a claim whose state file cannot be read holds a device, as `refuse_held`.
+    """Raise DeviceHeldError if a claim whose state file cannot be read holds a device, as `refuse_held`.
 
     StateError for a file that does not tell what its claim holds: that may be any device.
     """
-    for each in unreadable:
-        if each.claim is None:
+    for file in unreadable:
+        if file.state is None:
             raise StateError(
-                f"{each.advice}; it does not say which devices its claim holds, so no claim gets a device until then"
+                f"{file.advice}; it does not say which devices its claim holds, so no claim gets a device until then"
             )
         try:
-            refuse_held(devices, [each.claim])
+            refuse_held(devices, [file.state])
         except DeviceHeldError as error:
-            raise DeviceHeldError(f"{error}: {each.advice}") from error
+            raise DeviceHeldError(f"{error}: {file.advice}") from error
 
 
 def _check_node(allocation: AllocationResult, node: str) -> None:
-    """ClaimError if the allocation's node selector names only other nodes. Labels are not checked."""
+    """Raise ClaimError if the allocation's node selector names only other nodes. Labels are not checked."""
     selector = allocation.node_selector or NodeSelector()
     terms = selector.node_selector_terms or ()
     named = [_node_names(term.match_fields) for term in terms]
@@ -178,10 +206,10 @@ def _check_node(allocation: AllocationResult, node: str) -> None:
 
 
 def _node_names(requirements: Any) -> set[str] | None:
-    """The nodes that a selector term names, None if it names none."""
-    for each in requirements or ():
-        if (each.key, each.operator) == ("metadata.name", "In"):
-            return set(each.values or ())
+    """Return the nodes that a selector term names, None if it names none."""
+    for requirement in requirements or ():
+        if (requirement.key, requirement.operator) == ("metadata.name", "In"):
+            return set(requirement.values or ())
     return None
 
 
@@ -195,7 +223,7 @@ def _decoded(info: DriverInfo, parameters: Any, label: str) -> OpaqueConfig:
         raise ConfigError(f"{label}: its parameters must be an object, are {parameters!r:.80}")
     config = config_class(info.configs, parameters)
     if config is None:
-        known = ", ".join(f"{each.api_version} {each.kind}" for each in info.configs) or "no configuration at all"
+        known = ", ".join(f"{kind.api_version} {kind.kind}" for kind in info.configs) or "no configuration at all"
         raise ConfigError(
             f"{label}: driver {info.name} does not know apiVersion {parameters.get('apiVersion')!r} "
             f"kind {parameters.get('kind')!r}; it takes {known}"
@@ -210,10 +238,10 @@ def _device(
     info: DriverInfo,
     result: DeviceRequestAllocationResult,
     configs: Sequence[OpaqueConfig],
-    published: Published,
+    find_device: FindDevice,
 ) -> Allocated:
     chain: tuple[OpaqueConfig | None, ...] = tuple(configs) or (default_config(info),)
-    device = published(result.pool, result.device)
+    device = find_device(result.pool, result.device)
     if device is None:  # it was unplugged, or never existed; KEP-4381: the driver must check
         raise ClaimError(f"device {result.pool}/{result.device} is not among those that driver {info.name} publishes")
     return AllocatedDevice(

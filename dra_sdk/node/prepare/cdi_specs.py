@@ -17,7 +17,7 @@ from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsEr
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.node.files import Files, read, safe_id, targets
+from dra_sdk.node.files import Files, claim_lock, read, safe_id, targets
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.wire import cdi
 
@@ -25,7 +25,7 @@ _SUFFIX: Final = ".json"
 
 
 def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
-    """A CDI device name for each prepared device, in order; empty for a device without edits."""
+    """Return a CDI device name for each prepared device, in order; empty for a device without edits."""
     claim = f"claim-{safe_id(uid)}"
     names: list[str] = []
     for device in devices:
@@ -152,7 +152,7 @@ class CdiSpecs:
         self._files.write(path, _encode(spec), mode=0o644, whole=False)  # written again for a claim after a boot
 
     def _sweep(self, claim: str, held: Callable[[], Collection[str]], locks: NamedLocks) -> None:
-        with locks.try_hold(f"claim/{claim}") as is_ours:
+        with locks.try_hold(claim_lock(claim)) as is_ours:
             if not is_ours:
                 return
             path = f"{self._prefix}{claim}{_SUFFIX}"

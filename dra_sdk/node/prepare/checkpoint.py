@@ -21,7 +21,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from dra_sdk.errors import HookError, StateError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import AllocatedDevice, ClaimRef, Deadline, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.claim import (
+    NO_DEADLINE,
+    AllocatedDevice,
+    ClaimRef,
+    Deadline,
+    HeldClaim,
+    HeldDevice,
+    PreparedDevice,
+)
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
@@ -44,49 +52,58 @@ class Phase(StrEnum):
 class Checkpoint:
     """Everything that is recorded of a claim.
 
-    namespace: the claim's namespace.
-    name: the claim's name.
-    uid: the claim's UID.
+    claim: the claim as hooks see it in the boot in which this was written.
     boot_id: the kernel's boot id when it was written. With another one the claim must be prepared again.
-    phase: the state of its preparation.
-    devices: its devices of this driver, in allocation order.
-    journal: what the hook recorded with `Claim.journal`, oldest first.
     cdi_spec: the whole CDI spec, to be written again if it is lost; None if its devices change no container.
     metadata: the device metadata files (KEP-5304), to be written again if they are lost.
     statuses: the driver's entries of the claim's `status.devices`.
-    pods: the UIDs of the pods that the claim was reserved for when it was prepared.
     """
 
-    namespace: str
-    name: str
-    uid: str
+    claim: HeldClaim
     boot_id: str
-    phase: Phase
-    devices: tuple[HeldDevice, ...]
-    journal: tuple[JSON, ...] = ()
     cdi_spec: JSON | None = None
     metadata: tuple[MetadataFile, ...] = ()
     statuses: tuple[JSON, ...] = ()
-    pods: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"claim {self.namespace}/{self.name} ({self.uid})"
+        return str(self.claim)
 
     @property
     def ref(self) -> ClaimRef:
         """The claim as the kubelet names it."""
-        return ClaimRef(self.namespace, self.name, self.uid)
+        return ClaimRef(self.claim.namespace, self.claim.name, self.claim.uid)
+
+    @property
+    def phase(self) -> Phase:
+        """The state of the claim's preparation."""
+        return Phase.COMPLETED if self.claim.complete else Phase.STARTED
+
+    @property
+    def device_locks(self) -> set[str]:
+        """The names of the locks of its devices."""
+        return {f"device/{device.pool}/{device.name}" for device in self.claim.devices}
 
     @classmethod
     def started(
         cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str, pods: Sequence[str] = ()
     ) -> Checkpoint:
-        """PrepareStarted: the devices of the claim, before anything is changed for it."""
+        """Return PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
-            HeldDevice(each.request, each.pool, each.name, each.share_id, each.admin_access, each.consumed_capacity)
-            for each in devices
+            HeldDevice(
+                device.request,
+                device.pool,
+                device.name,
+                device.share_id,
+                device.admin_access,
+                device.consumed_capacity,
+            )
+            for device in devices
         )
-        return cls(ref.namespace, ref.name, ref.uid, boot_id, Phase.STARTED, held, pods=tuple(pods))
+        return cls(HeldClaim(ref.namespace, ref.name, ref.uid, held, complete=False, pods=tuple(pods)), boot_id)
+
+    def undoing(self) -> Checkpoint:
+        """Return the same in PrepareStarted, because a half-undone claim is not prepared."""
+        return replace(self, claim=replace(self.claim, complete=False))
 
     def completed(
         self,
@@ -104,27 +121,28 @@ class Checkpoint:
         the driver's NRI plugin which requests a container uses. Raises HookError or InvalidObjectError for edits that
         make no CDI spec.
         """
-        names = name_devices(self.uid, prepared)
+        claim, statuses = self.claim, tuple(_statuses(driver, prepared))
+        of_others = [_cdi_devices_of_others(kind, device) for device in prepared]
+        names = name_devices(claim.uid, prepared)
         extra: dict[str, ContainerEdits] = {}
         of_request: dict[str, list[str]] = {}
         for device_name, edits_by_request in ((metadata_device_name, mounts), (request_device_name, variables)):
             for request, edits in (edits_by_request or {}).items():
-                extra[device_name(self.uid, request)] = edits
-                of_request.setdefault(request, []).append(device_name(self.uid, request))
+                extra[device_name(claim.uid, request)] = edits
+                of_request.setdefault(request, []).append(device_name(claim.uid, request))
         spec = build_spec(kind, names, prepared, extra)
         devices = []
-        for held, device, name in zip(self.devices, prepared, names, strict=True):
-            cdi_names = [name] if name else []
-            cdi_names += of_request.pop(held.base_request, [])  # the first device of a request has those of the request
-            own = (qualified_name(kind, each) for each in cdi_names)
-            devices.append(replace(held, cdi_ids=(*own, *_cdi_devices_of_others(kind, device))))
+        for held, name, others in zip(claim.devices, names, of_others, strict=True):
+            own = [name] if name else []
+            if of_request:  # the first device of a request has those of the request
+                own += of_request.pop(held.base_request, [])
+            devices.append(replace(held, cdi_ids=(*(qualified_name(kind, each) for each in own), *others)))
         return replace(
             self,
-            phase=Phase.COMPLETED,
-            devices=tuple(devices),
+            claim=replace(claim, devices=tuple(devices), complete=True),
             cdi_spec=spec,
             metadata=tuple(metadata),
-            statuses=tuple(_statuses(driver, prepared)),
+            statuses=statuses,
         )
 
     def reported(self, driver: str, device: HeldDevice, status: DeviceStatus) -> Checkpoint:
@@ -138,19 +156,12 @@ class Checkpoint:
                     condition["lastTransitionTime"] = each["lastTransitionTime"]
         return replace(self, statuses=tuple({**earlier, _status_key(made): made}.values()))
 
-    def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:
-        """The claim as hooks see it; `boot_id` is that of the current boot."""
-        return HeldClaim(
-            self.namespace,
-            self.name,
-            self.uid,
-            self.devices,
-            self.journal,
-            self.phase is Phase.COMPLETED,
-            self.boot_id != boot_id,
-            deadline,
-            self.pods,
-        )
+    def held(self, boot_id: str, deadline: Deadline = NO_DEADLINE) -> HeldClaim:
+        """Return the claim as hooks see it now; `boot_id` is that of the current boot."""
+        rebooted = self.boot_id != boot_id
+        if not rebooted and deadline is NO_DEADLINE:
+            return self.claim
+        return replace(self.claim, rebooted=rebooted, deadline=deadline)
 
 
 def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:
@@ -163,24 +174,22 @@ def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]
 
 
 def refuse_taken_names(state: Checkpoint, kind: str, others: Iterable[Checkpoint]) -> None:
-    """HookError if a CDI device of `kind` in `state` has the same name as one of another claim.
+    """Raise HookError if a CDI device of `kind` in `state` has the same name as one of another claim.
 
     Runtimes would ignore both. CDI devices of others, which have another kind, may be in any number of claims.
     """
-    ids = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
+    ids = {cdi_id for device in state.claim.devices for cdi_id in device.cdi_ids}
     mine = {cdi_id for cdi_id in ids if cdi_id.startswith(f"{kind}=")}
-    for claim in others:
-        for name in (name for device in claim.devices for name in device.cdi_ids if name in mine):
+    for other in others:
+        for name in (name for device in other.claim.devices for name in device.cdi_ids if name in mine):
             raise HookError(
-                f"dra_prepare gave the CDI name {name.partition('=')[2]!r}, which a device of {claim} has; "
+                f"dra_prepare gave the CDI name {name.partition('=')[2]!r}, which a device of {other} has; "
                 f"a claim's UID in it would tell them apart"
             )
 
 
 def json_copy(value: Any) -> Any:
     """A deep copy of `value` as it is read from a state file. ValueError if it is not JSON."""
-    if type(value) is dict and not value:
-        return {}
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except RecursionError as error:
@@ -191,11 +200,12 @@ def json_copy(value: Any) -> Any:
 
 def encode(state: Checkpoint) -> bytes:
     """The file's content, without empty fields. `data` and `journal` must be JSON (see `json_copy`)."""
-    body = _ENCODER.encode(state).encode()
-    held = [[each.request, each.pool, each.name, each.share_id, each.admin_access] for each in state.devices]
-    claim = json.dumps([state.namespace, state.name, state.uid, state.boot_id, held])
-    sums = _sum(body), _sum(claim.encode())
-    header = f'{{"version": {FORMAT}, "sha256": "{sums[0]}", "claim": {claim}, "claim_sha256": "{sums[1]}"}}'
+    body = _ENCODER.encode(_body(state)).encode()
+    claim = state.claim
+    held = [[each.request, each.pool, each.name, each.share_id, each.admin_access] for each in claim.devices]
+    known = json.dumps([claim.namespace, claim.name, claim.uid, state.boot_id, held])
+    sums = _sum(body), _sum(known.encode())
+    header = f'{{"version": {FORMAT}, "sha256": "{sums[0]}", "claim": {known}, "claim_sha256": "{sums[1]}"}}'
     return b"%s\n%s\n" % (header.encode(), body)
 
 
@@ -213,7 +223,7 @@ def decode(content: bytes, source: str) -> Checkpoint:
     if _sum(body) != checksum:
         raise StateError(f"state file {source} is damaged: its checksum does not match")
     try:
-        return _adapter().validate_python(json.loads(body))
+        return _checkpoint(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
@@ -240,8 +250,9 @@ def salvage(content: bytes) -> Checkpoint | None:
     found = _header_claim(header) or _body_claim(header, body)
     if found is None:
         return None
-    devices = tuple(replace(each, data={}, cdi_ids=()) for each in found.devices)
-    return Checkpoint(found.namespace, found.name, found.uid, found.boot_id, Phase.STARTED, devices)
+    devices = tuple(replace(device, data={}, cdi_ids=()) for device in found.claim.devices)
+    claim = HeldClaim(found.claim.namespace, found.claim.name, found.claim.uid, devices, complete=False)
+    return Checkpoint(claim, found.boot_id)
 
 
 @cache
@@ -275,8 +286,8 @@ def _header_claim(header: Any) -> Checkpoint | None:
         if _sum(json.dumps(header["claim"]).encode()) != header["claim_sha256"]:
             return None
         namespace, name, uid, boot_id, held = header["claim"]
-        devices = tuple(HeldDevice(*each) for each in held)
-        return Checkpoint(namespace, name, uid, boot_id, Phase.STARTED, devices)
+        devices = tuple(HeldDevice(*device) for device in held)
+        return Checkpoint(HeldClaim(namespace, name, uid, devices, complete=False), boot_id)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -285,7 +296,7 @@ def _body_claim(header: Any, body: bytes) -> Checkpoint | None:
     try:
         if header["sha256"] != _sum(body):
             return None
-        return _adapter().validate_python(json.loads(body))
+        return _checkpoint(body)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -294,10 +305,54 @@ def _sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The second line of a file, for reading it; `_body` writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    boot_id: str
+    phase: Phase
+    devices: tuple[HeldDevice, ...]
+    journal: tuple[JSON, ...] = ()
+    cdi_spec: JSON | None = None
+    metadata: tuple[MetadataFile, ...] = ()
+    statuses: tuple[JSON, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+def _body(state: Checkpoint) -> JSON:
+    claim = state.claim
+    return {
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+        "boot_id": state.boot_id,
+        "phase": state.phase,
+        "devices": claim.devices,
+        **_filled(
+            journal=claim.journal,
+            cdi_spec=state.cdi_spec,
+            metadata=state.metadata,
+            statuses=state.statuses,
+            pods=claim.pods,
+        ),
+    }
+
+
+def _checkpoint(content: bytes) -> Checkpoint:
+    """Return the checkpoint that a body holds. ValidationError or ValueError if it holds none."""
+    body: _Body = _adapter().validate_python(json.loads(content))
+    complete = body.phase is Phase.COMPLETED
+    claim = HeldClaim(body.namespace, body.name, body.uid, body.devices, body.journal, complete, pods=body.pods)
+    return Checkpoint(claim, body.boot_id, body.cdi_spec, body.metadata, body.statuses)
+
+
 @cache
-def _adapter() -> TypeAdapter[Checkpoint]:
-    """Checks every field. It is made when the first file is read, because most starts find no file."""
-    return TypeAdapter(Checkpoint)
+def _adapter() -> TypeAdapter[_Body]:
+    """Return what checks every field. It is made when the first file is read, because most starts find no file."""
+    return TypeAdapter(_Body)
 
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:

@@ -17,22 +17,20 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from dra_sdk.errors import StateError
 from dra_sdk.model.claim import AllocatedDevice
-from dra_sdk.node.files import Files, private_directory, safe_id, sync_directory, targets
+from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.node.prepare.state_files import (
     DURABLE,
     SUFFIX,
     UNDOING,
     Unreadable,
-    file_name,
     is_state_file,
     read_checkpoint,
 )
@@ -60,8 +58,8 @@ class CheckpointStore:
         self._shared = shared
         self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
-        self._claims: dict[str, Checkpoint] = {}
-        self._holders: dict[_DeviceKey, set[str]] = {}  # files of readable claims by pool and device
+        self._claims: dict[str, Checkpoint] = {}  # by the `safe_id` of the UID, as all that follows
+        self._holders: dict[_DeviceKey, set[str]] = {}  # readable claims by pool and device
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -111,70 +109,70 @@ class CheckpointStore:
 
     def path(self, uid: str) -> Path:
         """The path of a claim's state file."""
-        return self.directory / file_name(uid)
+        return Path(self._path(safe_id(uid)))
 
     def get(self, uid: str) -> Checkpoint | None:
         """The checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
         with self._lock:
             self._look()
-            name = file_name(uid)
-            if name in self._unreadable:
-                raise StateError(self._unreadable[name].advice)
-            return self._claims.get(name)
+            key = safe_id(uid)
+            if key in self._unreadable:
+                raise StateError(self._unreadable[key].advice)
+            return self._claims.get(key)
 
     def all(self) -> list[Checkpoint]:
-        """Every readable claim, in the order of file names."""
+        """Return every readable claim, in the order of their ids."""
         with self._lock:
             self._look()
-            return [self._claims[name] for name in sorted(self._claims)]
+            return [self._claims[key] for key in sorted(self._claims)]
 
-    def others(self, uid: str) -> list[Checkpoint]:
-        """All claims that hold devices, except one; of unreadable files, those whose devices are known."""
-        mine = file_name(uid)
+    def others(self, except_uid: str) -> list[Checkpoint]:
+        """Return all claims that hold devices, except one; of unreadable files, those whose devices are known."""
+        excepted = safe_id(except_uid)
         with self._lock:
             self._look()
-            readable = [state for name, state in self._claims.items() if name != mine]
-            return readable + [each.claim for each in self._unreadable.values() if each.claim is not None]
+            return [state for key, state in self._claims.items() if key != excepted] + self._damaged()
 
-    def holders(self, devices: Iterable[AllocatedDevice[Any]], but: str) -> list[Checkpoint]:
-        """Those of `others(but)` that hold any of these devices: few, however many claims there are."""
-        mine, wanted = file_name(but), {(each.pool, each.name) for each in devices}
+    def holders(self, devices: Iterable[AllocatedDevice[Any]], except_uid: str) -> list[Checkpoint]:
+        """Return those of `others` that hold any of these devices: few, however many claims there are."""
+        wanted = {(device.pool, device.name) for device in devices}
         with self._lock:
             self._look()
-            names = set().union(*(self._holders.get(key, ()) for key in wanted)) - {mine}
-            damaged = [each.claim for each in self._unreadable.values() if each.claim is not None]
-            return [self._claims[name] for name in sorted(names)] + [
-                claim for claim in damaged if any((each.pool, each.name) in wanted for each in claim.devices)
+            keys = set().union(*(self._holders.get(device, ()) for device in wanted)) - {safe_id(except_uid)}
+            return [self._claims[key] for key in sorted(keys)] + [
+                state
+                for state in self._damaged()
+                if any((device.pool, device.name) in wanted for device in state.claim.devices)
             ]
 
     def unreadable(self) -> dict[str, Unreadable]:
         """The files that cannot be read, by the claim's `safe_id`."""
         with self._lock:
             self._look()
-            return {name.removesuffix(SUFFIX): found for name, found in self._unreadable.items()}
+            return dict(self._unreadable)
 
     def ids(self) -> set[str]:
         """The ids (`safe_id`) of all claims with a state file, readable or not."""
         with self._lock:
             self._look()
-            return {name.removesuffix(SUFFIX) for name in self._stamps}
+            return set(self._stamps)
 
     def put(self, state: Checkpoint, *, survive_power_loss: bool = True) -> None:
         """Write a checkpoint durably; after a StateError the file has the old content or the new.
 
         `survive_power_loss=False` is for what a reboot makes void, because the boot id differs then.
         """
-        name = file_name(state.uid)
-        path = self._prefix + name
+        key = safe_id(state.claim.uid)
+        path = self._path(key)
         try:
             self._files.write(path, encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
             stamp = _stamp(os.lstat(path)) if self._shared else _UNKNOWN  # otherwise only this process changes it
         except OSError as error:
-            self._read_again(name)
+            self._read_again(key)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._keep(name, state)
-            self._stamps[name] = stamp
+            self._keep(key, state)
+            self._stamps[key] = stamp
 
     def begin_undo(self, state: Checkpoint) -> None:
         """Make a claim PrepareStarted before it is undone, because a half-undone claim is not prepared.
@@ -182,31 +180,37 @@ class CheckpointStore:
         On a full disk the file cannot be written. Then its mode marks it, so that devices do not stay held. StateError
         if that fails too; then nothing may be undone.
         """
-        started = replace(state, phase=Phase.STARTED)
-        name = file_name(state.uid)
+        key = safe_id(state.claim.uid)
         try:
-            self.put(started, survive_power_loss=False)
+            self.put(state.undoing(), survive_power_loss=False)
         except StateError as error:
             try:
-                self._files.set_mode(self._prefix + name, UNDOING)
+                self._files.set_mode(self._path(key), UNDOING)
             except FileNotFoundError:
                 return  # no file, so the claim does not count as prepared
             except OSError:
                 raise error from None
             with self._lock:
-                self._read(name)
+                self._read(key)
 
     def delete(self, uid: str) -> None:
         """Remove a claim's file durably; after a StateError call it again."""
-        name = file_name(uid)
-        path = self._prefix + name
+        key = safe_id(uid)
+        path = self._path(key)
         try:
             self._files.remove(path, survive_power_loss=self._durable)
         except OSError as error:
-            self._read_again(name)
+            self._read_again(key)
             raise StateError(f"cannot remove state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._drop(name)
+            self._drop(key)
+
+    def _path(self, key: str) -> str:
+        return f"{self._prefix}{key}{SUFFIX}"
+
+    def _damaged(self) -> list[Checkpoint]:
+        """Return the claims of unreadable files, where the file says which devices they hold."""
+        return [found.state for found in self._unreadable.values() if found.state is not None]
 
     def _look(self) -> None:
         if self._shared or self._unreadable:  # an operator may have repaired or removed a file
@@ -217,56 +221,56 @@ class CheckpointStore:
             found = dict(self._scan())
         except OSError as error:
             raise StateError(f"cannot read state directory {self.directory}: {error.strerror}") from error
-        for name in self._stamps.keys() - found.keys():
-            self._drop(name)
-        for name, stamp in found.items():
-            if self._stamps.get(name) != stamp or name in self._unreadable:
-                self._read(name)
-                self._stamps[name] = stamp
+        for key in self._stamps.keys() - found.keys():
+            self._drop(key)
+        for key, stamp in found.items():
+            if self._stamps.get(key) != stamp or key in self._unreadable:
+                self._read(key)
+                self._stamps[key] = stamp
 
-    def _read_again(self, name: str) -> None:
+    def _read_again(self, key: str) -> None:
         """Read the file again after a failed step: it is unknown whether it has the old content or the new."""
         with self._lock:
-            self._drop(name)
-            if os.path.lexists(self.directory / name):
-                self._read(name)
-                self._stamps[name] = _UNKNOWN
+            self._drop(key)
+            if os.path.lexists(self._path(key)):
+                self._read(key)
+                self._stamps[key] = _UNKNOWN
 
-    def _drop(self, name: str) -> None:
-        self._stamps.pop(name, None)
-        self._unreadable.pop(name, None)
-        self._keep(name, None)
+    def _drop(self, key: str) -> None:
+        self._stamps.pop(key, None)
+        self._unreadable.pop(key, None)
+        self._keep(key, None)
 
-    def _keep(self, name: str, state: Checkpoint | None) -> None:
+    def _keep(self, key: str, state: Checkpoint | None) -> None:
         """Make `state` the readable claim of a file, None for none, in both indexes."""
-        old = self._claims.pop(name, None)
-        for key in {(each.pool, each.name) for each in old.devices} if old else ():
-            self._holders[key].remove(name)
-            if not self._holders[key]:
-                del self._holders[key]
+        old = self._claims.pop(key, None)
+        for device in {(held.pool, held.name) for held in old.claim.devices} if old else ():
+            self._holders[device].remove(key)
+            if not self._holders[device]:
+                del self._holders[device]
         if state is not None:
-            self._claims[name] = state
-            for each in state.devices:
-                self._holders.setdefault((each.pool, each.name), set()).add(name)
+            self._claims[key] = state
+            for held in state.claim.devices:
+                self._holders.setdefault((held.pool, held.name), set()).add(key)
 
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if is_state_file(entry.name):
                     with suppress(FileNotFoundError):  # the other process has just removed it
-                        yield entry.name, _stamp(entry.stat(follow_symlinks=False))
+                        yield entry.name.removesuffix(SUFFIX), _stamp(entry.stat(follow_symlinks=False))
 
-    def _read(self, name: str) -> None:
-        self._unreadable.pop(name, None)
-        self._keep(name, None)
+    def _read(self, key: str) -> None:
+        self._unreadable.pop(key, None)
+        self._keep(key, None)
         try:
-            found = read_checkpoint(self.directory / name)
+            found = read_checkpoint(Path(self._path(key)))
         except FileNotFoundError:
             return
         if isinstance(found, Unreadable):
-            self._unreadable[name] = found
+            self._unreadable[key] = found
         else:
-            self._keep(name, found)
+            self._keep(key, found)
 
     def _sweep(self, locks: NamedLocks) -> None:
         for name in targets(self.directory, SUFFIX):
@@ -286,11 +290,6 @@ class CheckpointStore:
         shutil.rmtree(old)  # temporary files
         for directory in (self.directory, old.parent):
             sync_directory(directory)
-
-
-def claim_lock(uid: str) -> str:
-    """The name of the lock of a claim (or of its `safe_id`)."""
-    return f"claim/{safe_id(uid)}"
 
 
 def _remove(place: Path) -> None:

@@ -14,92 +14,66 @@ prepared again.
 
 A call may wait for its claim's lock or for the API server. If its caller stops waiting in the meantime, it changes
 nothing: the kubelet may have called again, so a late prepare could set up a claim that was unprepared since, and a late
-unprepare could undo a claim that a pod uses. All effects are passed in, so tests need no cluster.
+unprepare could undo a claim that a pod uses.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from threading import RLock
+from typing import Any, Protocol
 
-from dra_sdk.errors import DraError, StateError
+from dra_sdk.errors import DraError, HookError, StateError
 from dra_sdk.loader import Driver
-from dra_sdk.model import JSON
-from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimConfig, ClaimRef, Deadline, HeldClaim, HeldDevice
+from dra_sdk.model.claim import (
+    NO_DEADLINE,
+    AllocatedDevice,
+    Claim,
+    ClaimRef,
+    Deadline,
+    HeldClaim,
+    HeldDevice,
+    PreparedDevice,
+)
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import Node
-from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.status import DeviceStatus
-from dra_sdk.node.files import safe_id
-from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.files import claim_lock, safe_id
 from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.prepare.allocation import (
-    Allocated,
-    Published,
-    allocated_devices,
-    claim_configs,
-    read_status,
-    refuse_held,
-    refuse_unreadable,
-    reserved_pods,
-)
-from dra_sdk.node.prepare.cdi_specs import CdiSpecs
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
-from dra_sdk.node.prepare.checkpoint_store import CheckpointStore, claim_lock
-from dra_sdk.node.prepare.hook_run import HookRun
-
-if TYPE_CHECKING:
-    from dra_sdk.node.metadata.directory import MetadataDirectory
+from dra_sdk.node.prepare import allocation
+from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
+from dra_sdk.node.prepare.dependencies import Dependencies
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effects:
-    """What the engine acts on.
-
-    store: the checkpoints.
-    cdi: the CDI specs.
-    fetch: reads a ResourceClaim from the API server before the deadline.
-    published: returns a published device by pool and name.
-    boot_id: the kernel's boot id.
-    locks: locks of claims and devices.
-    metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
-    announce: takes the driver's entries of a claim's `status.devices`; must not block.
-    variables: returns, for the containers of each request, the variable by which the driver's NRI plugin finds the
-        claim; None for drivers without hooks about containers.
-    """
-
-    store: CheckpointStore
-    cdi: CdiSpecs
-    fetch: Callable[[ClaimRef, Deadline], JSON]
-    published: Published
-    boot_id: str
-    locks: NamedLocks = field(default_factory=NamedLocks)
-    metadata: MetadataDirectory | None = None
-    announce: Callable[[ClaimRef, Sequence[JSON]], None] = lambda _ref, _statuses: None
-    variables: Callable[[Claim[Any]], Mapping[str, ContainerEdits]] | None = None
+_Key = tuple[str, str, str, str | None]
 
 
 class Preparer:
     """Prepares and unprepares claims for one driver on one node. Safe for threads."""
 
-    def __init__(self, driver: Driver, node: Node, effects: Effects) -> None:
-        self._driver = driver
-        self._node = node
-        self._effects = effects
-        self._store, self._cdi, self._locks = effects.store, effects.cdi, effects.locks
+    def __init__(self, driver: Driver, node: Node, dependencies: Dependencies) -> None:
+        self._driver, self._node = driver, node
+        self._dependencies = dependencies
+        self._store, self._cdi, self._locks = dependencies.store, dependencies.cdi, dependencies.locks
+        # Without an undo hook a crash leaves nothing to undo, so there is nothing to remember before the end.
+        self._undoable = driver.implements("dra_unprepare")
+        around = driver.steps.around
+        self._fetch = around("read claim", dependencies.fetch)
+        self._write_state = around("write state file", self._store.put)
+        self._write_spec = around("write CDI spec", self._cdi.write)
+        self._remove_state = around("remove state file", self._store.delete)
+        self._remove_spec = around("remove CDI spec", self._remove_files)
 
     def recover(self) -> None:
         """Read the checkpoints, restore missing CDI specs, remove CDI specs that belong to no claim."""
         self._store.open(self._locks)
         self._cdi.open(self._store.ids, self._locks)
-        if self._effects.metadata:
-            self._effects.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids(), self._locks)
+        if self._dependencies.metadata:
+            self._dependencies.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids(), self._locks)
         for state in self._store.all():
             if self._is_current(state):
                 self._restore(state)
@@ -113,7 +87,7 @@ class Preparer:
             else:
                 deadline.check()
                 state = self._prepare_new(ref, state, deadline)
-            return state.devices
+            return state.claim.devices
 
     def unprepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> None:
         """Undo a prepare. Needs only the checkpoint; succeeds for an unknown claim."""
@@ -124,13 +98,13 @@ class Preparer:
                 self._remove_files(ref)
                 self._store.delete(ref.uid)  # an earlier removal may not have reached the disk
                 return
-            with self._locks.hold(_device_locks(state.devices)):
+            with self._locks.hold(state.device_locks):
                 deadline.check()
                 self._release(state, deadline)
 
-    def held(self, *, but: str = "") -> list[HeldClaim]:
-        """The claims that hold devices, except the one with UID `but`."""
-        return [each.held(self._effects.boot_id, NO_DEADLINE) for each in self._store.others(but)]
+    def held(self, *, except_uid: str = "") -> list[HeldClaim]:
+        """Return the claims that hold devices, except one."""
+        return [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
 
     def report(self, claim: HeldClaim, device: HeldDevice, status: DeviceStatus) -> None:
         """Replace what `status.devices` of a prepared claim says about a device. A failure is logged.
@@ -147,134 +121,227 @@ class Preparer:
                 changed = state.reported(self._driver.info.name, device, status)
                 if changed.statuses == state.statuses:
                     return
-                self._effects.announce(changed.ref, changed.statuses)
+                self._dependencies.announce(changed.ref, changed.statuses)
                 if is_free:
                     self._store.put(changed, survive_power_loss=False)
         except StateError as error:
             log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 
     def unreadable(self) -> list[str]:
-        """The state files that cannot be read, each with its reason: their claims hold their devices."""
-        return [each.reason for each in self._store.unreadable().values()]
+        """Return the state files that cannot be read, each with its reason: their claims hold their devices."""
+        return [file.reason for file in self._store.unreadable().values()]
 
     def _restore(self, state: Checkpoint) -> None:
         """Restore a CDI spec at the start. A failure is logged; the claim's next prepare raises it."""
         try:
-            with self._locks.try_hold(claim_lock(state.uid)) as is_ours:  # otherwise another process handles the claim
-                if is_ours and self._store.get(state.uid) is not None:
+            with self._locks.try_hold(claim_lock(state.claim.uid)) as is_ours:  # else another process handles the claim
+                if is_ours and self._store.get(state.claim.uid) is not None:
                     self._ensure(state)
         except DraError as error:
             log.warning("%s: %s", state, error)
 
     def _is_current(self, state: Checkpoint) -> bool:
-        return state.phase is Phase.COMPLETED and state.boot_id == self._effects.boot_id
+        return state.claim.complete and state.boot_id == self._dependencies.boot_id
 
-    def _prepare_new(self, ref: ClaimRef, left: Checkpoint | None, deadline: Deadline) -> Checkpoint:
-        with self._driver.step("read claim"):
-            raw = self._effects.fetch(ref, deadline)
-        status = read_status(raw, ref)
-        with LogFields(pod=",".join(each.name for each in status.reserved_for or ())):
-            devices = allocated_devices(self._driver.info, self._node.name, ref, status, self._effects.published)
-            with self._locks.hold(_device_locks(devices, left.devices if left else ())):
+    def _prepare_new(self, ref: ClaimRef, previous: Checkpoint | None, deadline: Deadline) -> Checkpoint:
+        """Prepare a claim of which nothing but an earlier attempt or boot may be left (`previous`)."""
+        raw = self._fetch(ref, deadline)
+        status = allocation.read_status(raw, ref)
+        with LogFields(pod=",".join(consumer.name for consumer in status.reserved_for or ())):
+            wanted = allocation.read(
+                self._driver.info, self._node.name, ref, raw, status, find_device=self._dependencies.find_device
+            )
+            started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, wanted.pods)
+            with self._locks.hold(started.device_locks | (previous.device_locks if previous else set())):
                 deadline.check()
-                configs = claim_configs(self._driver.info, status)
-                started = Checkpoint.started(ref, devices, self._effects.boot_id, reserved_pods(status))
-                return self._prepare_devices(started, raw, devices, configs, left=left, deadline=deadline)
+                holders = self._store.holders(wanted.devices, ref.uid)
+                allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
+                if previous:
+                    log.info("%s: undoing what an earlier attempt or boot left", ref)
+                    self._release(previous, deadline)
+                return self._run_hook(wanted, started, deadline)
 
-    def _prepare_devices(
-        self,
-        started: Checkpoint,
-        raw: JSON,
-        devices: Sequence[Allocated],
-        configs: Sequence[ClaimConfig],
-        *,
-        left: Checkpoint | None,
-        deadline: Deadline,
-    ) -> Checkpoint:
-        ref = started.ref
-        refuse_unreadable(devices, self._store.unreadable().values())
-        refuse_held(devices, self._store.holders(devices, ref.uid))
-        if left:
-            log.info("%s: undoing what an earlier attempt or boot left", ref)
-            self._release(left, deadline)
-        run = HookRun(self._driver, self._store, started)
-        run.begin()
+    def _run_hook(self, wanted: allocation.Wanted, started: Checkpoint, deadline: Deadline) -> Checkpoint:
+        """Run `dra_prepare` between PrepareStarted and PrepareCompleted. What it has done is undone if a step fails."""
+        ref = wanted.ref
+        run = HookRun(self._driver, self._write_state, started, undoable=self._undoable)
         claim = Claim(
             ref.namespace,
             ref.name,
             ref.uid,
             self._node,
-            tuple(devices),
-            raw,
-            lambda: self.held(but=ref.uid),
+            wanted.devices,
+            wanted.raw,
+            lambda: self.held(except_uid=ref.uid),
             run.journal,
             deadline,
-            configs,
+            wanted.configs,
         )
+        if self._undoable:
+            self._start(started)
         try:
-            state = self._completed(run, claim)
-            with self._driver.step("write CDI spec"):
-                self._cdi.write(ref.uid, state.cdi_spec)
-            with self._driver.step("write state file"):
-                self._store.put(state, survive_power_loss=False)
+            prepared = run.call_hook(claim)
+            state = self._completed(run.checkpoint, claim, prepared)
+            self._write_spec(ref.uid, state.cdi_spec)
+            self._write_state(state, survive_power_loss=False)
         except BaseException as error:
             self._give_up(run, error)
             raise
         if state.statuses:
-            self._effects.announce(ref, state.statuses)
+            self._dependencies.announce(ref, state.statuses)
         return state
 
-    def _completed(self, run: HookRun, claim: Claim[OpaqueConfig | None]) -> Checkpoint:
-        """Run the hook and build the checkpoint of its result."""
-        prepared, metadata = run.run(claim), self._effects.metadata
+    def _start(self, state: Checkpoint) -> None:
+        """Write PrepareStarted. StateError if that fails; then no checkpoint is left behind."""
+        try:
+            self._write_state(state)
+        except StateError:
+            with suppress(StateError):  # if that fails too, the claim's next call removes it
+                self._store.delete(state.claim.uid)
+            raise
+
+    def _completed(
+        self, state: Checkpoint, claim: Claim[OpaqueConfig | None], prepared: Sequence[PreparedDevice]
+    ) -> Checkpoint:
+        """Return PrepareCompleted, and write the metadata files of the claim. DraError if its edits cannot be used."""
+        kind, metadata, variables = self._cdi.kind, self._dependencies.metadata, self._dependencies.variables
         files = metadata.build(claim, prepared) if metadata else ()
-        mounts = metadata.mounts(files) if metadata else None
-        variables = self._effects.variables(claim) if self._effects.variables else None
-        state = run.state.completed(
-            prepared, self._cdi.kind, self._driver.info.name, metadata=files, mounts=mounts, variables=variables
+        state = state.completed(
+            prepared,
+            kind,
+            self._driver.info.name,
+            metadata=files,
+            mounts=metadata.mounts(files) if metadata else None,
+            variables=variables(claim) if variables else None,
         )
         if any(device.cdi_name for device in prepared):
-            refuse_taken_names(state, self._cdi.kind, self._store.others(claim.uid))
+            refuse_taken_names(state, kind, self._store.others(claim.uid))
         if metadata:
             metadata.write(files)
         return state
 
     def _ensure(self, state: Checkpoint) -> None:
         """Restore what is outside the checkpoint and may be missing."""
-        if self._effects.metadata:
-            self._effects.metadata.ensure(state.uid, state.metadata)
-        self._cdi.ensure(state.uid, state.cdi_spec)
+        if self._dependencies.metadata:
+            self._dependencies.metadata.ensure(state.claim.uid, state.metadata)
+        self._cdi.ensure(state.claim.uid, state.cdi_spec)
         if state.statuses:
-            self._effects.announce(state.ref, state.statuses)
+            self._dependencies.announce(state.ref, state.statuses)
 
     def _remove_files(self, ref: ClaimRef, metadata: Sequence[MetadataFile] = ()) -> None:
         self._cdi.remove(ref.uid)
-        if self._effects.metadata:
-            self._effects.metadata.remove(ref, metadata)
+        if self._dependencies.metadata:
+            self._dependencies.metadata.remove(ref, metadata)
 
     def _give_up(self, run: HookRun, error: BaseException) -> None:
         """Undo a failed attempt. If that fails too, the checkpoint stays and the next call tries again."""
         try:
             with suppress(StateError):  # undo even if the record cannot be written
                 run.save()
-            self._release(run.state, NO_DEADLINE)
+            self._release(run.checkpoint, NO_DEADLINE)
         except Exception as second:
             error.add_note(f"undoing it failed as well: {second}")
-            log.exception("%s: undoing a failed prepare failed", run.state)
+            log.exception("%s: undoing a failed prepare failed", run.checkpoint)
 
     def _release(self, state: Checkpoint, deadline: Deadline) -> None:
         """Undo a claim and remove its checkpoint, which first becomes PrepareStarted (see `begin_undo`)."""
-        kept = self._store.get(state.uid)
-        if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
+        kept = self._store.get(state.claim.uid)
+        if kept and kept.claim.complete and self._undoable:
             self._store.begin_undo(state)
-        self._driver.unprepare(state.held(self._effects.boot_id, deadline), self._node)
-        with self._driver.step("remove CDI spec"):
-            self._remove_files(state.ref, state.metadata)
-        with self._driver.step("remove state file"):
-            self._store.delete(state.uid)
+        self._driver.unprepare(state.held(self._dependencies.boot_id, deadline), self._node)
+        self._remove_spec(state.ref, state.metadata)
+        self._remove_state(state.claim.uid)
         if state.statuses:
-            self._effects.announce(state.ref, ())
+            self._dependencies.announce(state.ref, ())
 
 
-def _device_locks(*groups: Sequence[Allocated | HeldDevice]) -> set[str]:
-    return {f"device/{each.pool}/{each.name}" for group in groups for each in group}
+class _Write(Protocol):
+    def __call__(self, state: Checkpoint, /, *, survive_power_loss: bool = True) -> None: ...
+
+
+class HookRun:
+    """One run of `dra_prepare` for a claim; what it yields and records goes to disk as it comes.
+
+    checkpoint: the claim with what the hook has done so far, PrepareStarted.
+
+    `write` writes a checkpoint. Without `undoable` only a journal is written before the hook has ended.
+    """
+
+    def __init__(self, driver: Driver, write: _Write, checkpoint: Checkpoint, *, undoable: bool) -> None:
+        self.checkpoint = self._written = checkpoint
+        self._driver = driver
+        self._write = write
+        self._undoable = undoable
+        self._lock = RLock()  # a hook may set up its devices in threads of its own
+        self._running = False
+
+    def call_hook(self, claim: Claim[OpaqueConfig | None]) -> list[PreparedDevice]:
+        """Return the prepared devices in allocation order. HookError if the hook breaks its contract."""
+        missing = {_key(device): device for device in claim.devices}
+        done: dict[_Key, PreparedDevice] = {}
+        self._running = True
+        try:
+            with closing(self._driver.prepare(claim)) as answers:
+                for prepared in answers:
+                    done[self._accept(prepared, missing)] = prepared
+                    if missing:  # the last device is written together with PrepareCompleted
+                        self.save()
+        finally:
+            with self._lock:
+                self._running = False
+        if missing:
+            listed = ", ".join(f"{device.pool}/{device.name}" for device in missing.values())
+            raise HookError(f"dra_prepare of {self._name} yielded nothing for {listed}")
+        return [done[_key(device)] for device in claim.devices]
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Record what the hook is about to change, such as an old value that it needs to undo the change."""
+        with self._lock:
+            if not self._running:
+                raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
+            kept = self._json(entry, "a journal entry")
+            self._change(journal=(*self.checkpoint.claim.journal, kept))
+            self.save()
+
+    def save(self) -> None:
+        """Write `checkpoint`, unless the file already has it."""
+        with self._lock:
+            if (self._undoable or self.checkpoint.claim.journal) and self._written is not self.checkpoint:
+                self._write(self.checkpoint)
+                self._written = self.checkpoint
+
+    def _accept(self, prepared: PreparedDevice, missing: dict[_Key, AllocatedDevice[OpaqueConfig | None]]) -> _Key:
+        """Remove a yielded device from the missing ones, and record its data in the checkpoint."""
+        key = _key(prepared)
+        if missing.pop(key, None) is None:
+            raise HookError(
+                f"dra_prepare of {self._name} yielded device {prepared.pool}/{prepared.name} "
+                f"for request {prepared.request} twice, or it is not among the claim's devices"
+            )
+        if data := self._json(prepared.data, f"data of device {prepared.pool}/{prepared.name}"):
+            with self._lock:
+                devices = self.checkpoint.claim.devices
+                self._change(
+                    devices=tuple(replace(device, data=data) if _key(device) == key else device for device in devices)
+                )
+        return key
+
+    def _change(self, **fields: Any) -> None:
+        self.checkpoint = replace(self.checkpoint, claim=replace(self.checkpoint.claim, **fields))
+
+    def _json(self, value: Any, what: str) -> Any:
+        """Return a copy of a JSON object, as it is read after a restart."""
+        if not isinstance(value, Mapping):
+            raise HookError(f"dra_prepare of {self._name}: {what} must be a JSON object, is {value!r}")
+        try:
+            return json_copy(dict(value)) if value else {}
+        except ValueError as error:
+            raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
+
+    @property
+    def _name(self) -> str:
+        return f"driver {self._driver.info.name}"
+
+
+def _key(device: AllocatedDevice[Any] | PreparedDevice | HeldDevice) -> _Key:
+    return device.request, device.pool, device.name, device.share_id

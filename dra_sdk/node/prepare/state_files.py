@@ -14,14 +14,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, private_directory, read, safe_id
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, decode, encode, format_of, salvage
+from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, format_of, salvage
 
 SUFFIX: Final = ".json"
 DURABLE: Final = "claims"
@@ -39,13 +39,13 @@ class Unreadable:
 
     path: the file, in `<driver>/claims/` or `<driver>/claims-<boot id>/`.
     reason: the problem, with the file's path.
-    claim: the claim, as far as the file can be read; None if its devices are unknown, so that it may hold any device.
+    state: the claim, as far as the file can be read; None if its devices are unknown, so that it may hold any device.
     format: the format version in its header; None if that cannot be read.
     """
 
     path: Path
     reason: str
-    claim: Checkpoint | None = None
+    state: Checkpoint | None = None
     format: int | None = None
 
     @property
@@ -56,15 +56,16 @@ class Unreadable:
     @property
     def not_repairable(self) -> str:
         """Why the file cannot be repaired; empty if it can."""
-        if self.claim is None:
+        if self.state is None:
             return "it does not say which claim it belongs to and which devices that holds"
-        if file_name(self.claim.uid) != self.path.name:
-            return f"it belongs to claim {self.claim.uid}, whose file is {file_name(self.claim.uid)}"
-        return "" if self.claim.devices else "it does not say which devices the claim holds"
+        claim = self.state.claim
+        if file_name(claim.uid) != self.path.name:
+            return f"it belongs to claim {claim.uid}, whose file is {file_name(claim.uid)}"
+        return "" if claim.devices else "it does not say which devices the claim holds"
 
 
 def file_name(uid: str) -> str:
-    """The name of the state file of a claim."""
+    """Return the name of the state file of a claim."""
     return safe_id(uid) + SUFFIX
 
 
@@ -86,10 +87,11 @@ def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
         state = decode(content, str(path))
     except StateError as error:
         return Unreadable(path, str(error), salvage(content), format_of(content))
-    if file_name(state.uid) != path.name:
-        reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
+    uid = state.claim.uid
+    if file_name(uid) != path.name:
+        reason = f"state file {path} belongs to claim {uid}, its name says otherwise"
         return Unreadable(path, reason, state, format_of(content))
-    return replace(state, phase=Phase.STARTED) if stat.S_IMODE(mode) == UNDOING else state
+    return state.undoing() if stat.S_IMODE(mode) == UNDOING else state
 
 
 def state_files(data: Path) -> list[Path]:
@@ -125,7 +127,7 @@ def repair(path: Path, files: Files) -> Path:
     found = read_checkpoint(path)
     if isinstance(found, Checkpoint):
         raise StateError(f"state file {path} is not damaged, so there is nothing to repair")
-    if found.not_repairable or found.claim is None:
+    if found.not_repairable or found.state is None:
         raise StateError(f"{found.reason}, and cannot be repaired: {found.not_repairable}; nothing was changed")
     try:
         content = read(path)
@@ -133,7 +135,7 @@ def repair(path: Path, files: Files) -> Path:
         files.write(kept, content)
         if read(path) != content:
             raise StateError(f"state file {path} has just changed; nothing was repaired, look at it again")
-        files.write(path, encode(found.claim))
+        files.write(path, encode(found.state))
     except OSError as error:
         raise StateError(f"cannot repair state file {path}: {error.strerror or error}; try again") from error
     return kept

@@ -62,7 +62,7 @@ class ApiConnection:
             path = paths.resource_claim(ref.namespace, ref.name)
         except ValueError as error:
             raise ClaimError(str(error)) from error
-        return self.get().get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
+        return (self._client or self.get()).get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
 
     def close(self, _timeout: float = 0.0) -> None:
         """Close the client if there is one. Never waits for a thread that is connecting."""

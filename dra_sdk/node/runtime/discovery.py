@@ -10,51 +10,52 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from threading import Condition, Event
+from threading import Condition, Event, Lock
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
-from dra_sdk.node.threads import Ended, RestartingThread, told_after
-
-if TYPE_CHECKING:
-    from dra_sdk.node.overlay import Overlay
+from dra_sdk.node.threads import Ended, RestartingThread, call_after
 
 log = logging.getLogger(__name__)
+Pools = Sequence[ResourcePool]
+Stage = Callable[[Pools], Pools]
+"""What pools pass between discovery and publication; returns them changed."""
 FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
 WATCH_BEGINS = 5.0  # seconds after which a `dra_watch` that was started notices changes
 SLOW_SECONDS = 3.0  # after which a discovery that still runs is logged
 
 
 class Discovery:
-    """Keeps the driver's pools up to date and passes each new set to `publish`.
+    """Keeps the driver's pools up to date and passes each new set through `stages` to `publish`.
 
     driver: the driver.
     node: the node it runs on.
     publish: takes all pools; must not block.
-    overlay: an operator's rules that add to devices, None for none.
-    watch_ended: is told when `dra_watch` ends without having been asked to.
-    failed: is told of each discovery that failed, and why.
+    stages: what the pools pass first, in this order.
+    watch_ended: called when `dra_watch` ends without having been asked to.
+    failed: called for each discovery that failed, with the reason.
     """
 
     def __init__(
         self,
         driver: Driver,
         node: Node,
-        publish: Callable[[Sequence[ResourcePool]], None],
-        overlay: Overlay | None = None,
+        publish: Callable[[Pools], None],
+        stages: Sequence[Stage] = (),
         *,
         watch_ended: Ended = lambda _error: None,
         failed: Ended = lambda _error: None,
     ) -> None:
-        self._driver, self._node, self._publish, self._overlay = driver, node, publish, overlay
+        self._driver, self._node, self._publish, self._stages = driver, node, publish, stages
         self._wake = Condition()  # guards the next two
         self._requested = False
         self._once_more_at: float | None = None  # while it is not known whether dra_watch notices changes
         self._has_discovered = Event()
+        self._publishing = Lock()  # guards the next two
+        self._discovered: Pools | None = None
         self._devices: dict[str, dict[str, Device]] = {}
         self._threads = [RestartingThread("discover", self._discover, failed)]
         if driver.implements("dra_watch"):
@@ -72,6 +73,12 @@ class Discovery:
             self._once_more_at = None
         self._request()
 
+    def publish_again(self) -> None:
+        """Pass the pools through the stages again, because one of these has changed."""
+        with self._publishing:
+            if self._discovered is not None:
+                self._pass_on(self._discovered)
+
     def stop(self, timeout: float) -> bool:
         """End the threads, each within `timeout` seconds; False if one still runs."""
         for thread in self._threads:
@@ -81,7 +88,7 @@ class Discovery:
         return all(ended)
 
     def published(self, pool: str, name: str) -> Device | None:
-        """The discovered device of this name, or None. RetriableError if the first discovery takes too long."""
+        """Return the published device of this name, or None. RetriableError if the first discovery takes too long."""
         if not self._has_discovered.wait(FIRST_WAIT):
             raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
         return self._devices.get(pool, {}).get(name)
@@ -114,28 +121,27 @@ class Discovery:
             self._requested = False
 
     def _once(self) -> None:
-        with told_after(SLOW_SECONDS, self._log_slow):
-            pools = self._overlaid(self._driver.discover(self._node))
-        found: dict[str, dict[str, Device]] = {}
+        with call_after(SLOW_SECONDS, self._log_slow):
+            pools = self._driver.discover(self._node)
+        with self._publishing:
+            self._discovered = pools
+            self._pass_on(pools)
+        log.info("discovered %d devices in %d pools", sum(map(len, self._devices.values())), len(self._devices))
+
+    def _pass_on(self, pools: Pools) -> None:
+        for stage in self._stages:
+            pools = stage(pools)
+        devices: dict[str, dict[str, Device]] = {}
         for pool in pools:
-            found.setdefault(pool.name, {}).update((device.name, device) for device in pool.devices)
-        self._devices = found
+            devices.setdefault(pool.name, {}).update((device.name, device) for device in pool.devices)
+        self._devices = devices
         self._has_discovered.set()
-        log.info("discovered %d devices in %d pools", sum(map(len, found.values())), len(pools))
         self._publish(pools)
 
     def _log_slow(self) -> None:
         """Until the first discovery ends, nothing is published and no claim is prepared."""
         name = self._driver.info.name
         log.warning("dra_discover of driver %s has been running for %g s", name, SLOW_SECONDS)
-
-    def _overlaid(self, pools: list[ResourcePool]) -> Sequence[ResourcePool]:
-        if self._overlay is None:
-            return pools
-        done = self._overlay.apply(pools, driver=self._driver.info.name, node=self._node.name)
-        for problem in done.problems:
-            log.warning("overlay: %s", problem)
-        return done.pools
 
     def _watch(self, stop: Event) -> None:
         with self._wake:

@@ -16,7 +16,7 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.kubelet.draplugin import prepare_nothing
+from dra_sdk.node.kubelet.draplugin import probe
 from dra_sdk.node.kubelet.registration import Registration, get_info
 from dra_sdk.node.kubelet.sockets import SocketPaths
 from dra_sdk.node.runtime.metrics import Metrics
@@ -39,7 +39,7 @@ def pages(
         if serve != "service":
             get_info(paths.registration)
         if serve != "registration":
-            prepare_nothing(paths.service)
+            probe(paths.service)
         return b"ok\n"
 
     def ready() -> bytes:

@@ -1,4 +1,4 @@
-"""Events of Kubernetes about what the kubelet does not tell: on the node, and on the pods whose devices fail.
+"""Events of Kubernetes about what the kubelet does not report: on the node, and on the pods whose devices fail.
 
 The kubelet has events for prepares that fail. It has none for a device that becomes unhealthy under a pod, for devices
 that are not found or not published, and for a state file that is damaged. A thread of its own writes them, so no call
@@ -60,13 +60,13 @@ class EventApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class NodeEvent:
     """One thing that happened.
 
     reason: which kind of thing.
     note: a sentence for people.
     type: Warning, or Normal for good news.
-    claim: the claim on whose pods it is told; None for the node.
+    claim: the claim whose pods get it; None for the node.
     """
 
     reason: Reason
@@ -98,7 +98,7 @@ class EventWriter:
     ) -> None:
         self._driver, self._node, self._connect, self._clock = driver, node, connect, clock
         self._changed = Condition()  # guards the next three
-        self._waiting: list[Happening] = []
+        self._waiting: list[NodeEvent] = []
         self._writing = False
         self._stopped = False
         self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
@@ -118,11 +118,11 @@ class EventWriter:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
-    def put(self, happening: Happening) -> None:
+    def put(self, event: NodeEvent) -> None:
         """Write an Event soon. Never blocks; if too many wait, this one is dropped."""
         with self._changed:
             if not self._stopped and len(self._waiting) < WAITING:
-                self._waiting.append(happening)
+                self._waiting.append(event)
                 self._changed.notify_all()
 
     @property
@@ -138,30 +138,30 @@ class EventWriter:
                 self._changed.wait_for(lambda: self._waiting or self._stopped)
                 if self._stopped:
                     return
-                happening = self._waiting.pop(0)
+                event = self._waiting.pop(0)
                 self._writing = True
             try:
-                self._tell(happening)
+                self._write(event)
             except ApiError as error:
                 if error.status == _FORBIDDEN and not error.temporary:
                     log.error("no events until the next start: the role needs create and patch of events: %s", error)
                     with self._changed:
                         self._stopped = True
                     return
-                log.info("event %s is not written: %s", happening.reason, error)
+                log.info("event %s is not written: %s", event.reason, error)
             except DraError as error:  # no connection, no credentials
-                log.info("event %s is not written: %s", happening.reason, error)
+                log.info("event %s is not written: %s", event.reason, error)
 
-    def _tell(self, happening: Happening) -> None:
+    def _write(self, event: NodeEvent) -> None:
         api = self._connect()
-        for regarding in self._objects(api, happening.claim):
-            key = (regarding["uid"], happening.reason, happening.note)
+        for regarding in self._objects(api, event.claim):
+            key = (regarding["uid"], event.reason, event.note)
             known = self._written.get(key)
             if known is None or not self._again(api, known):
-                self._create(api, key, regarding, happening)
+                self._create(api, key, regarding, event)
 
     def _objects(self, api: EventApi, claim: ClaimRef | None) -> Sequence[Mapping[str, str]]:
-        """The node, or the pods that a claim is reserved for now; none if the claim has gone."""
+        """Return the node, or the pods that a claim is reserved for now; none if the claim was deleted."""
         if claim is None:  # its UID is its name, as in the kubelet's own events
             return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node}]
         try:
@@ -170,13 +170,13 @@ class EventWriter:
             return []
         users = (found.get("status") or {}).get("reservedFor") or () if found["metadata"]["uid"] == claim.uid else ()
         return [
-            {"apiVersion": "v1", "kind": "Pod", "namespace": claim.namespace, "name": each["name"], "uid": each["uid"]}
-            for each in users
-            if each.get("resource") == "pods"
+            {"apiVersion": "v1", "kind": "Pod", "namespace": claim.namespace, "name": user["name"], "uid": user["uid"]}
+            for user in users
+            if user.get("resource") == "pods"
         ]
 
     def _again(self, api: EventApi, known: _Written) -> bool:
-        """Count one more; False if the Event has gone, as Events do after an hour."""
+        """Count one more; False if the Event was deleted, as Events are after an hour."""
         known.count += 1
         now = self._clock()
         if now - known.at < SERIES_SECONDS or not self._allowed(now):
@@ -188,9 +188,7 @@ class EventWriter:
             return False
         return True
 
-    def _create(
-        self, api: EventApi, key: tuple[str, str, str], regarding: Mapping[str, str], happening: Happening
-    ) -> None:
+    def _create(self, api: EventApi, key: tuple[str, str, str], regarding: Mapping[str, str], event: NodeEvent) -> None:
         now = self._clock()
         if not self._allowed(now):
             return
@@ -205,11 +203,11 @@ class EventWriter:
                 "eventTime": _now(),
                 "reportingController": self._driver,
                 "reportingInstance": self._node[:_NAME_LIMIT],
-                "action": happening.reason,
-                "reason": happening.reason,
-                "type": happening.type,
+                "action": event.reason,
+                "reason": event.reason,
+                "type": event.type,
                 "regarding": dict(regarding),
-                "note": one_line(happening.note, NOTE_LIMIT).encode()[:NOTE_LIMIT].decode(errors="ignore"),
+                "note": one_line(event.note, NOTE_LIMIT).encode()[:NOTE_LIMIT].decode(errors="ignore"),
             },
         )
         self._written[key] = _Written(paths.event(namespace, name), 1, now)
@@ -218,7 +216,7 @@ class EventWriter:
             self._written.popitem(last=False)
 
     def _allowed(self, now: float) -> bool:
-        """Whether one more request may be made now; what is dropped is logged when there is room again."""
+        """Return whether one more request may be made now; what is dropped is logged when there is room again."""
         self._left = min(float(BURST), self._left + (now - self._refilled) / REFILL_SECONDS)
         self._refilled = now
         if self._left < 1:
@@ -231,8 +229,8 @@ class EventWriter:
         return True
 
 
-def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[HeldClaim]) -> Iterator[Happening]:
-    """What the pods of each claim are told that holds a device which became unhealthy, or healthy again."""
+def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[HeldClaim]) -> Iterator[NodeEvent]:
+    """Yield an event for each claim that holds a device which became unhealthy, or healthy again."""
     for change in changes:
         if HealthStatus.UNHEALTHY not in {change.old, change.new}:
             continue
@@ -240,10 +238,10 @@ def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[H
         said = f": {change.message}" if change.message else ""
         note = f"device {change.pool}/{change.device} of driver {driver} is {change.new.name.lower()}{said}"
         for claim in held:
-            if any((each.pool, each.name) == (change.pool, change.device) for each in claim.devices):
+            if any((device.pool, device.name) == (change.pool, change.device) for device in claim.devices):
                 ref = ClaimRef(claim.namespace, claim.name, claim.uid)
                 reason: Reason = "DeviceUnhealthy" if failed else "DeviceHealthChanged"
-                yield Happening(reason, note, "Warning" if failed else "Normal", ref)
+                yield NodeEvent(reason, note, "Warning" if failed else "Normal", ref)
 
 
 def _now() -> str:

@@ -16,17 +16,16 @@ if no other process of the driver registers within 30 s.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
-from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
+from dra_sdk.model.claim import ClaimRef, Deadline
 from dra_sdk.model.driver import Node
 from dra_sdk.node.files import Files, private_directory
 from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE, UnhealthyStore
@@ -34,30 +33,28 @@ from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.kubelet.sockets import SocketPaths, remove_dead, socket_paths
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.cdi_specs import CdiSpecs
-from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
 from dra_sdk.node.runtime.endpoints import HttpServer, pages
-from dra_sdk.node.runtime.events import EventWriter, Happening, Reason, health_events
+from dra_sdk.node.runtime.events import EventWriter, NodeEvent, Reason, health_events
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.sockets import Sockets
+from dra_sdk.rpc.server import Method
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from dra_sdk.model.claim import Claim
-    from dra_sdk.model.edits import ContainerEdits
     from dra_sdk.node.health.feed import HealthChange
-    from dra_sdk.node.metadata.directory import MetadataDirectory
     from dra_sdk.node.runtime.container_hooks import ContainerHooks
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 STOP_SECONDS: Final = 5.0  # that each service may take to stop
-SUCCESSION_SECONDS: Final = 30.0  # to wait for the former process to end; after that the kubelet has removed its slices
+HANDOVER_SECONDS: Final = 30.0  # to wait for the former process to end; after that the kubelet has removed its slices
 
 
 class DriverProcess:
@@ -94,45 +91,29 @@ class DriverProcess:
                 f"and the host path of the driver's pod"
             )
         name, shared = driver.info.name, bool(settings.pod_uid)
-        self.driver, self.settings = driver, settings
+        self.metrics = Metrics(name)
+        self.driver, self.settings = driver.measured(self.metrics.hook), settings
         self.node = Node(settings.node_name, settings.host_root)
         self.data = settings.plugin_data(name)
-        self.paths = _paths(settings, name)
-        self.metrics = Metrics(name)
-        driver.measure = self.metrics.hook
         private_directory(self.data, DATA_MODE)
+        self.paths = _paths(settings, name)
         self._files, self._serves, self._ended = files or Files(), serves, ended
         self.locks = NamedLocks(self.data / CLAIM_LOCKS if shared else None)
+        self.lock = InstanceLock(self.data / INSTANCE_LOCK, shared=shared)
         self._boot_id = read_boot_id(settings.host_root)
         self._api = ApiConnection(self._connect)
         self._statuses = ClaimStatusWriter(name, self._api.get)
-        unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
-        self.containers: ContainerHooks | None = None
         self._events = EventWriter(name, self.node.name, self._api.get) if settings.events == "on" else None
-        self.publisher = Publisher(
-            driver,
-            self.node,
-            settings,
-            self._api.get,
-            unhealthy,
-            discovered=self._synchronize_containers,
-            failed=self._tell_unpublished,
-        )
-        self.publisher.health.feed.subscribe(self._tell_health)
-        undoable = driver.implements("dra_unprepare")
-        self._store = CheckpointStore.of(
-            self.data, self._boot_id, self._files, undoable=undoable, shared=shared, volatile=driver.info.volatile
-        )
-        self.preparer = Preparer(driver, self.node, self._effects())
+        self.publisher = self._make_publisher()
+        self._dependencies = self._make_dependencies()
+        self.preparer = Preparer(self.driver, self.node, self._dependencies)
+        self.publisher.health.feed.subscribe(self._report_health)
         self.registration = Registration(name, self.paths.service, (*VERSIONS, *self.publisher.health.versions()))
-        services = plugin_services(self._prepare, self._unprepare, driver.step)
-        services.update(self.publisher.health.services())
-        self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
-        if driver.implements("dra_metrics") and settings.serve != "registration":
-            self.metrics.add_driver_gauges(lambda: driver.metrics(self.node, self.preparer.held()))
-        self.containers = self._container_hooks()
-        self._sockets = Sockets(self.paths, settings.serve, services, self.registration)
-        self.lock = InstanceLock(self.data / INSTANCE_LOCK, shared=shared)
+        self.containers = self._make_container_hooks()
+        if self.containers is not None:
+            self.publisher.subscribe(self.containers.synchronize_soon)
+        self._sockets = Sockets(self.paths, settings.serve, self._services(), self.registration)
+        self._add_gauges()
         self._started = ExitStack()
 
     def start(self) -> None:
@@ -161,17 +142,17 @@ class DriverProcess:
         self.stop()
 
     def _start(self, stack: ExitStack) -> None:
-        self.lock.acquire(SUCCESSION_SECONDS)
+        self.lock.acquire(HANDOVER_SECONDS)
         stack.callback(self._release_lock)
-        self._store.migrate(self.data, self._boot_id)
+        self._dependencies.store.migrate(self.data, self._boot_id)
         self.preparer.recover()
         for stop in (self._api.close, self._statuses.stop, self.publisher.stop):
             stack.callback(stop, STOP_SECONDS)
         if self._events is not None:
             stack.callback(self._events.stop, STOP_SECONDS)
             self._events.start()
-            for each in self.preparer.unreadable():
-                self._events.put(Happening("StateFileUnreadable", each))
+            for reason in self.preparer.unreadable():
+                self._events.put(NodeEvent("StateFileUnreadable", reason))
         if self.containers is not None:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
@@ -185,8 +166,8 @@ class DriverProcess:
             self.lock.release()
 
     def _listen(self, stack: ExitStack) -> None:
-        for dead in remove_dead(self.paths, self.driver.info.name):
-            log.info("removed %s, which a killed instance left", dead)
+        for socket in remove_dead(self.paths, self.driver.info.name):
+            log.info("removed %s, which a killed instance left", socket)
         self._serves()
         self._sockets.open()
         stack.callback(self._sockets.close)
@@ -202,7 +183,7 @@ class DriverProcess:
     def _withdraw(self) -> None:
         """Close the registration when no call is in flight: the kubelet, which loses it, ends those that are.
 
-        In a rolling update new calls go to the process that was registered last. Without one they come here meanwhile.
+        In a rolling update new calls go to the process that was registered last. Without one they come here.
         """
         seconds = self.settings.drain_seconds
         ends = monotonic() + seconds
@@ -211,43 +192,56 @@ class DriverProcess:
         if not self._sockets.drain(max(0.0, ends - monotonic())):
             log.warning("calls are still in flight after %.0f s; their claims are undone at the next start", seconds)
 
-    def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
-        with self.metrics.call("prepare"), self._telling_containers(), self._step("prepare", ref):
-            return self.preparer.prepare(ref, deadline)
+    def _services(self) -> dict[str, dict[str, Method]]:
+        steps = self.driver.steps
+        prepare = steps.around("prepare", self.preparer.prepare, _claim_attributes)
+        unprepare = steps.around("unprepare", self.preparer.unprepare, _claim_attributes)
+        calls = partial(self._call, "prepare", prepare), partial(self._call, "unprepare", unprepare)
+        plugin = plugin_services(*calls, steps.step if steps.are_observed else None)
+        return {**plugin, **self.publisher.health.services()}
 
-    def _unprepare(self, ref: ClaimRef, deadline: Deadline) -> None:
-        with self.metrics.call("unprepare"), self._telling_containers(), self._step("unprepare", ref):
-            self.preparer.unprepare(ref, deadline)
+    def _call(self, name: str, act: Callable[[ClaimRef, Deadline], _T], ref: ClaimRef, deadline: Deadline) -> _T:
+        """Prepare or unprepare a claim. Containers may need other resources then, even if that fails."""
+        with self.metrics.call(name):
+            try:
+                return act(ref, deadline)
+            finally:
+                if self.containers is not None:
+                    self.containers.synchronize_soon()
 
-    def _step(self, name: str, ref: ClaimRef) -> AbstractContextManager[object]:
-        return self.driver.step(name, claim=f"{ref.namespace}/{ref.name}", uid=ref.uid)
-
-    @contextmanager
-    def _telling_containers(self) -> Iterator[None]:
-        """Claims change in the block, and even a call that fails may have undone one."""
-        try:
-            yield
-        finally:
-            self._synchronize_containers()
-
-    def _tell_unpublished(self, pool: str, error: BaseException) -> None:
-        """The kubelet does not know why a node has no devices. Without the API server there is nobody to tell."""
+    def _report_unpublished(self, pool: str, error: BaseException) -> None:
+        """Write an event: the kubelet does not know why a node has no devices. It needs the API server."""
         if self._events is not None and not isinstance(error, UnreachableError):
             reason: Reason = "DevicesNotPublished" if pool else "DevicesNotDiscovered"
             of_pool = f" pool {pool}:" if pool else ""
-            self._events.put(Happening(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
+            self._events.put(NodeEvent(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
 
-    def _tell_health(self, changes: Sequence[HealthChange]) -> None:
-        """The kubelet writes health into the status of pods, where nobody looks before something is wrong."""
+    def _report_health(self, changes: Sequence[HealthChange]) -> None:
+        """Write events: the kubelet writes health into the status of pods, where it is seen too late."""
         if self._events is not None:
-            for happening in health_events(self.driver.info.name, changes, self.preparer.held()):
-                self._events.put(happening)
+            for event in health_events(self.driver.info.name, changes, self.preparer.held()):
+                self._events.put(event)
 
-    def _synchronize_containers(self) -> None:
-        if self.containers is not None:
-            self.containers.synchronize_soon()
+    def _make_publisher(self) -> Publisher:
+        unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
+        return Publisher(
+            self.driver, self.node, self.settings, self._api.get, unhealthy, failed=self._report_unpublished
+        )
 
-    def _container_hooks(self) -> ContainerHooks | None:
+    def _make_dependencies(self) -> Dependencies:
+        return Dependencies.of(
+            self.driver,
+            self.data,
+            self.settings.cdi_dir,
+            self._files,
+            boot_id=self._boot_id,
+            fetch=self._api.fetch,
+            find_device=self.publisher.discovery.published,
+            announce=self._statuses.put,
+            locks=self.locks,
+        )
+
+    def _make_container_hooks(self) -> ContainerHooks | None:
         if not self.driver.has_container_hooks or self.settings.serve == "registration":
             return None
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
@@ -255,35 +249,18 @@ class DriverProcess:
         ended = partial(self._ended, "the container runtime has ended the connection that it started this process with")
         return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended)
 
+    def _add_gauges(self) -> None:
+        self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        if self.driver.implements("dra_metrics") and self.settings.serve != "registration":
+            self.metrics.add_driver_gauges(lambda: self.driver.metrics(self.node, self.preparer.held()))
+
     def _connect(self) -> KubeClient:
         agent = f"dra-sdk/{self.driver.info.name}"
         return KubeClient.connect(self.settings.kubeconfig, agent=agent, observe=self.metrics.request)
 
-    def _effects(self) -> Effects:
-        info = self.driver.info
-        return Effects(
-            store=self._store,
-            cdi=CdiSpecs(self.settings.cdi_dir, info.cdi_kind, info.name, self._files),
-            fetch=self._api.fetch,
-            published=self.publisher.discovery.published,
-            boot_id=self._boot_id,
-            locks=self.locks,
-            metadata=_metadata(info.name, self.data, self._files) if info.metadata else None,
-            announce=self._statuses.put,
-            variables=_variables(info.name) if self.driver.has_container_hooks else None,
-        )
 
-
-def _metadata(driver: str, data: Path, files: Files) -> MetadataDirectory:
-    from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
-
-    return MetadataDirectory(driver, data, files)
-
-
-def _variables(driver: str) -> Callable[[Claim[Any]], Mapping[str, ContainerEdits]]:
-    from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
-
-    return claim_variables(driver)
+def _claim_attributes(ref: ClaimRef, _deadline: Deadline) -> dict[str, str]:
+    return {"claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
 
 
 def _paths(settings: Settings, driver: str) -> SocketPaths:

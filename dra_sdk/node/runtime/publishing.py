@@ -1,9 +1,6 @@
 """Publishing: from what a driver discovers and reports of its devices' health to the ResourceSlices in the API server.
 
-```
-dra_discover ──▶ Discovery ──▶ overlay ──▶ taints of unhealthy devices ──▶ SliceController ──▶ API server
-dra_device_health ──▶ HealthService ──────────────────┘
-```
+`Publisher.stages` is what lies between discovery and the slices: the overlay, then taints of unhealthy devices.
 
 Nothing is published before the kubelet has registered the driver. The scheduler may bind a pod as soon as there are
 slices, and the kubelet refuses a pod of a driver that it does not know yet, and looks at the pod again 90 s later. For
@@ -14,20 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.loader import Driver
-from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
-from dra_sdk.node.health.feed import HealthFeed, HealthThread
-from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
+from dra_sdk.node.health.feed import HealthChange, HealthFeed, HealthThread
+from dra_sdk.node.health.tainting import Tainting, TaintPolicy
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
 from dra_sdk.node.kubelet.registration import Registration
-from dra_sdk.node.runtime.discovery import Discovery
+from dra_sdk.node.runtime.discovery import Discovery, Pools, Stage
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.controller import SliceController, log_error
 from dra_sdk.rpc.server import Method
@@ -74,6 +71,7 @@ class HealthService:
 class Publisher:
     """Discovery, health and the slice controller of one driver, connected.
 
+    stages: what the discovered pools pass before they are published, in this order.
     discovery: knows the devices.
     health: knows their health.
     slices: publishes what both know.
@@ -87,46 +85,35 @@ class Publisher:
         connect: Callable[[], KubeApi],
         store: UnhealthyStore,
         *,
-        discovered: Callable[[], None] = lambda: None,
         failed: Callable[[str, BaseException], None] = lambda _pool, _error: None,
     ) -> None:
-        """`discovered` is called after each discovery; it must not block.
-
-        `failed` is called with the pool that is not published and the reason; with "" for a discovery that failed, and
-        for a problem with all pools. It must not block.
+        """`failed` is called with the pool that is not published and the reason; with "" for a discovery that failed,
+        and for a problem with all pools. It must not block.
         """
-
-        def not_published(pool: str, error: Exception) -> None:
-            log_error(pool, error)
-            failed(pool, error)
-
-        def not_discovered(error: BaseException | None) -> None:
-            if error is not None:
-                failed("", error)
-
-        def connect_when_registered() -> KubeApi:
-            self._wait_registered()
-            return connect()
-
-        self._name = driver.info.name
+        self._driver, self._node, self._connect, self._failed = driver.info.name, node.name, connect, failed
         self._registration: Registration | None = None
-        self._no_longer_at = 0.0
-        self.slices = SliceController(
-            driver.info.name, node.name, connect_when_registered, not_published, kubelet_restarted=self._restarted
-        )
+        self._published_by = 0.0
+        self._listeners: list[Callable[[], None]] = []
         self.health = HealthService(driver, node)
-        publish: Publish = self.slices.publish
+        self.stages: list[Stage] = []
+        if settings.overlay_file is not None:
+            self.stages.append(partial(self._overlaid, _overlay(settings.overlay_file)))
         if self.health.is_offered and settings.taint_effect is not None:
-            policy = TaintPolicy(driver.info.name, settings.taint_effect)
-            tainting = TaintingPublisher(policy, publish, store)
-            self.health.feed.subscribe(tainting.changed)
-            publish = tainting.publish
+            tainting = Tainting(TaintPolicy(self._driver, settings.taint_effect), store)
+            self.stages.append(tainting.apply)
+            self.health.feed.subscribe(partial(self._taint_again, tainting))
+        self.discovery = Discovery(driver, node, self._publish, self.stages, failed=self._report_discovery)
+        self.slices = SliceController(
+            self._driver,
+            self._node,
+            self._connect_when_registered,
+            self._report_pool,
+            kubelet_restarted=self._wait_for_kubelet_restart,
+        )
 
-        def take(pools: Sequence[ResourcePool]) -> None:
-            publish(pools)
-            discovered()
-
-        self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file), failed=not_discovered)
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever pools are published; it must not block."""
+        self._listeners.append(listener)
 
     def start(self, registration: Registration | None = None) -> None:
         """Start, health first, so that a device that is known to be unhealthy is published with its taint.
@@ -134,7 +121,7 @@ class Publisher:
         `registration` says when the kubelet knows the driver; None if another process serves it.
         """
         self._registration = registration
-        self._no_longer_at = monotonic() + REGISTRATION_SECONDS
+        self._published_by = monotonic() + REGISTRATION_SECONDS
         self.health.start()
         self.discovery.start()
         self.slices.start()
@@ -147,21 +134,43 @@ class Publisher:
         self.discovery.stop(timeout)
         self.slices.stop(timeout)
 
-    def _wait_registered(self) -> None:
-        if self._registration and not self._registration.wait_registered(self._no_longer_at - monotonic()):
+    def _overlaid(self, overlay: Overlay, pools: Pools) -> Pools:
+        overlaid = overlay.apply(pools, driver=self._driver, node=self._node)
+        for problem in overlaid.problems:
+            log.warning("overlay: %s", problem)
+        return overlaid.pools
+
+    def _taint_again(self, tainting: Tainting, changes: Sequence[HealthChange]) -> None:
+        if tainting.changed(changes):
+            self.discovery.publish_again()
+
+    def _publish(self, pools: Pools) -> None:
+        self.slices.publish(pools)
+        for listener in self._listeners:
+            listener()
+
+    def _report_pool(self, pool: str, error: Exception) -> None:
+        log_error(pool, error)
+        self._failed(pool, error)
+
+    def _report_discovery(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._failed("", error)
+
+    def _connect_when_registered(self) -> KubeApi:
+        if self._registration and not self._registration.wait_registered(self._published_by - monotonic()):
             log.warning(
                 "the kubelet has not registered driver %s within %g s; its devices are published all the same",
-                self._name,
+                self._driver,
                 REGISTRATION_SECONDS,
             )
+        return self._connect()
 
-    def _restarted(self) -> bool:
-        return self._registration is not None and self._registration.restarted()
+    def _wait_for_kubelet_restart(self) -> bool:
+        return self._registration is not None and self._registration.wait_for_kubelet_restart()
 
 
-def _overlay(file: Path | None) -> Overlay | None:
-    if file is None:
-        return None
+def _overlay(file: Path) -> Overlay:
     from dra_sdk.node.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
 
     return load(file)

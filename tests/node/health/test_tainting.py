@@ -8,7 +8,7 @@ import pytest
 from dra_sdk import Device, DeviceHealth, DeviceTaint, HealthStatus, ResourcePool
 from dra_sdk.node.files import Files
 from dra_sdk.node.health.feed import HealthChange, HealthFeed
-from dra_sdk.node.health.tainting import TAINTS_LIMIT, TaintingPublisher, TaintPolicy, update, with_taints
+from dra_sdk.node.health.tainting import TAINTS_LIMIT, Tainting, TaintPolicy, update, with_taints
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -23,10 +23,17 @@ class Node:
         self.now = NOON
         self.feed = HealthFeed("lights.example.com", "node-a")
         policy = TaintPolicy("lights.example.com")
-        self.pools = TaintingPublisher(
-            policy, lambda pools: self.published.append(list(pools)), store, lambda: self.now
-        )
-        self.feed.subscribe(self.pools.changed)
+        self.pools = None
+        self.tainting = Tainting(policy, store, lambda: self.now)
+        self.feed.subscribe(self.changed)
+
+    def discover(self, pools):
+        self.pools = pools
+        self.published.append(list(self.tainting.apply(pools)))
+
+    def changed(self, changes):
+        if self.tainting.changed(changes) and self.pools is not None:
+            self.discover(self.pools)
 
     def report(self, *states):
         self.feed.report([DeviceHealth(f"lamp-{n}", status, "dark") for n, status in enumerate(states)])
@@ -49,13 +56,13 @@ def node(store):
 
 
 def test_healthy_pools_are_published_as_they_are(node):
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     node.report(HEALTHY, HEALTHY)
     assert node.published == [POOLS]
 
 
 def test_a_device_is_tainted_while_it_is_unhealthy(node):
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     node.report(HEALTHY, UNHEALTHY)
     assert node.taints() == [[], [taint()]]
     node.report(HEALTHY, HEALTHY)
@@ -64,7 +71,7 @@ def test_a_device_is_tainted_while_it_is_unhealthy(node):
 
 
 def test_the_time_stays_that_of_the_first_report_and_nothing_is_published_for_repetitions(node):
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     for _ in range(3):
         node.report(UNHEALTHY, HEALTHY)
         node.now += timedelta(minutes=1)
@@ -75,7 +82,7 @@ def test_the_time_stays_that_of_the_first_report_and_nothing_is_published_for_re
 
 
 def test_a_device_that_breaks_again_gets_a_new_time(node):
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     node.report(UNHEALTHY)
     node.report(HEALTHY)
     node.now += timedelta(minutes=1)
@@ -86,25 +93,25 @@ def test_a_device_that_breaks_again_gets_a_new_time(node):
 def test_health_may_be_known_before_the_devices_are(node):
     node.report(UNHEALTHY)
     assert node.published == []
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     assert node.taints() == [[taint()], []]
 
 
 def test_a_new_discovery_keeps_the_taints(node):
     node.report(UNHEALTHY)
-    node.pools.publish(POOLS)
-    node.pools.publish([ResourcePool("node-a", [Device("lamp-0", {"color": "red"})])])
+    node.discover(POOLS)
+    node.discover([ResourcePool("node-a", [Device("lamp-0", {"color": "red"})])])
     assert node.taints() == [[taint()]]
 
 
 def test_a_restart_publishes_the_same_taints_before_the_first_report(store):
     before = Node(store)
-    before.pools.publish(POOLS)
+    before.discover(POOLS)
     before.report(HEALTHY, UNHEALTHY)
 
     after = Node(store)
     after.now += timedelta(minutes=1)
-    after.pools.publish(POOLS)
+    after.discover(POOLS)
     assert after.published[-1] == before.published[-1]
     after.report(HEALTHY, UNHEALTHY)
     assert len(after.published) == 1
@@ -115,7 +122,7 @@ def test_a_restart_publishes_the_same_taints_before_the_first_report(store):
 def test_a_device_that_was_repaired_during_the_restart_loses_its_taint(store):
     Node(store).report(UNHEALTHY)
     after = Node(store)
-    after.pools.publish(POOLS)
+    after.discover(POOLS)
     after.report(HEALTHY, HEALTHY)
     assert after.published[-1] == POOLS
 
@@ -191,14 +198,14 @@ def test_named_taints_beyond_the_limit_are_left_out():
 
 
 def test_a_taint_that_is_added_to_an_unhealthy_device_is_published_and_survives_a_restart(node, store):
-    node.pools.publish(POOLS)
+    node.discover(POOLS)
     for taints in (["fuse=3"], ["fuse=3"], ["fuse=3", "stolen"]):
         node.feed.report([DeviceHealth("lamp-0", UNHEALTHY, taints=taints)])
     assert len(node.published) == 3
     keys = ["lights.example.com/fuse", "lights.example.com/stolen"]
     assert [each.key for each in node.taints()[0]] == keys
     after = Node(store)
-    after.pools.publish(POOLS)
+    after.discover(POOLS)
     assert after.published[-1] == node.published[-1]
 
 

@@ -15,8 +15,8 @@ import pytest
 from dra_sdk import HeldDevice
 from dra_sdk.errors import HookError, PermanentError, StateError
 from dra_sdk.model.claim import ClaimRef, Deadline
+from dra_sdk.node.files import claim_lock
 from dra_sdk.node.kubelet.draplugin import ERROR_LIMIT, VERSIONS, plugin_services
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 from tests.node.kubelet.conftest import Dial, Serve, begin, call

@@ -80,9 +80,9 @@ def test_the_registration_of_our_own_start_is_no_restart_of_the_kubelet(
     registration: Registration, accept: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.05)
-    assert not registration.restarted()
+    assert not registration.wait_for_kubelet_restart()
     accept()
-    assert not registration.restarted()
+    assert not registration.wait_for_kubelet_restart()
 
 
 def test_a_kubelet_that_has_registered_the_driver_again_was_restarted_once(
@@ -90,11 +90,11 @@ def test_a_kubelet_that_has_registered_the_driver_again_was_restarted_once(
 ) -> None:
     accept()
     accept()
-    assert [registration.restarted() for _pool in range(3)] == [True] * 3
+    assert [registration.wait_for_kubelet_restart() for _pool in range(3)] == [True] * 3
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.0)  # so that time has passed
-    assert not registration.restarted()
+    assert not registration.wait_for_kubelet_restart()
     accept()
-    assert registration.restarted()
+    assert registration.wait_for_kubelet_restart()
 
 
 def test_the_registration_after_a_restart_is_awaited(
@@ -102,7 +102,7 @@ def test_the_registration_after_a_restart_is_awaited(
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
     accept()
-    with waiting(registration.restarted) as answer:
+    with waiting(registration.wait_for_kubelet_restart) as answer:
         accept()
         assert answer.result(LONG)
 
@@ -112,7 +112,7 @@ def test_nobody_waits_in_a_process_that_is_about_to_end(
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
     accept()
-    with waiting(registration.restarted) as answer:
+    with waiting(registration.wait_for_kubelet_restart) as answer:
         registration.end_waits()
         assert not answer.result(LONG / 2)
     registration.registered.clear()
@@ -131,10 +131,10 @@ def test_pools_whose_slices_somebody_else_deleted_wait_only_once(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.05)
-    assert not registration.restarted()
+    assert not registration.wait_for_kubelet_restart()
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)  # so that little time has passed
     with ThreadPoolExecutor(1) as pool:
-        assert not pool.submit(registration.restarted).result(LONG / 2)
+        assert not pool.submit(registration.wait_for_kubelet_restart).result(LONG / 2)
 
 
 @contextmanager

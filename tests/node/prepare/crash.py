@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dra_sdk import Claim, ContainerEdits, HeldDevice, PreparedDevice
+from dra_sdk import Claim, ContainerEdits, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.errors import HookError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.cdi_specs import spec_path
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.node.prepare.state_files import Unreadable, forget, read_checkpoint, repair
 from tests.lamps import NAME, LampConfig, LampDriver
 from tests.node.prepare.world import POOL, World
@@ -31,7 +31,7 @@ UID = "0a1b2c3d-0000-4000-8000-000000000001"
 REF = ClaimRef("default", f"claim-{UID}", UID)
 LAMPS = ("lamp-0", "lamp-1")
 _HELD = tuple(HeldDevice("r", POOL, lamp) for lamp in LAMPS)
-DAMAGED = encode(Checkpoint("default", f"claim-{UID}", UID, "boot-1", Phase.COMPLETED, _HELD))[:-40]
+DAMAGED = encode(Checkpoint(HeldClaim("default", f"claim-{UID}", UID, _HELD), "boot-1"))[:-40]
 
 
 class Stuck(LampDriver):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import Field
 
-from dra_sdk import AllocatedDevice, ClaimConfig, Device, DriverInfo, HeldDevice, OpaqueConfig, Quantity
+from dra_sdk import AllocatedDevice, ClaimConfig, Device, DriverInfo, HeldClaim, HeldDevice, OpaqueConfig, Quantity
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, RetriableError, StateError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.prepare.allocation import (
-    allocated_devices,
     claim_configs,
     default_config,
     read_status,
@@ -23,14 +21,12 @@ from dra_sdk.node.prepare.allocation import (
     reserved_pods,
     resolve_configs,
 )
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
+from dra_sdk.node.prepare.allocation import read as read_claim
+from dra_sdk.node.prepare.checkpoint import Checkpoint, refuse_taken_names
 from dra_sdk.node.prepare.state_files import Unreadable
 from dra_sdk.wire.resource.claims import (
-    AllocationResult,
     DeviceAllocationConfiguration,
-    DeviceAllocationResult,
     DeviceRequestAllocationResult,
-    ResourceClaimStatus,
 )
 from tests.lamps import NAME, LampConfig
 
@@ -53,7 +49,7 @@ def brightness(value: Any, *requests: str, source: str = "FromClaim", driver: st
 
 
 def devices(claim: dict[str, Any], info: DriverInfo = INFO) -> list[Any]:
-    return list(allocated_devices(info, "node-a", REF, read_status(claim, REF), published))
+    return list(read_claim(info, "node-a", REF, claim, read_status(claim, REF), find_device=published).devices)
 
 
 def test_a_device_carries_all_that_was_allocated() -> None:
@@ -136,7 +132,7 @@ def test_a_discovery_that_has_not_ended_is_passed_on() -> None:
         raise RetriableError("not discovered yet")
 
     with pytest.raises(RetriableError):
-        allocated_devices(INFO, "node-a", REF, read_status(raw({}), REF), waiting)
+        read_claim(INFO, "node-a", REF, {}, read_status(raw({}), REF), find_device=waiting)
 
 
 V1 = "lamp.example.com/v1"
@@ -223,15 +219,12 @@ def test_a_driver_sees_all_its_entries_also_those_for_no_device() -> None:
         entry("FromClaim", 0, driver="other.example.com"),
         entry("FromClaim", 2, "absent"),
     ]
-    status = ResourceClaimStatus(
-        allocation=AllocationResult(devices=DeviceAllocationResult(results=[result("a")], config=entries))
-    )
-    assert claim_configs(LAMPS, status) == (
+    assert claim_configs(LAMPS, entries) == (
         ClaimConfig("config[1] of the DeviceClass for requests b", ("b",), "Lens"),
         ClaimConfig("config[0] of the claim", (), "Lamp"),
         ClaimConfig("config[3] of the claim for requests absent", ("absent",), "Lamp"),
     )
-    assert claim_configs(LAMPS, ResourceClaimStatus()) == ()
+    assert claim_configs(LAMPS, []) == ()
 
 
 def test_kinds_of_one_driver_are_kept_in_order() -> None:
@@ -292,18 +285,18 @@ def theirs(
     pool: str = "p",
     share: str | None = None,
     admin: bool = False,
-    phase: Phase = Phase.COMPLETED,
+    complete: bool = True,
     boot_id: str = "boot-1",
 ) -> Checkpoint:
     device = HeldDevice(request="r", pool=pool, name=name, share_id=share, admin_access=admin)
-    return Checkpoint(namespace="ns", name="other", uid="u-9", boot_id=boot_id, phase=phase, devices=(device,))
+    return Checkpoint(HeldClaim("ns", "other", "u-9", (device,), complete=complete), boot_id)
 
 
 @pytest.mark.parametrize(
     ("wanted", "held"),
     [
         (mine(), theirs()),
-        (mine(), theirs(phase=Phase.STARTED)),
+        (mine(), theirs(complete=False)),
         (mine(), theirs(boot_id="boot-0")),
         (mine(share="s-1"), theirs()),
         (mine(), theirs(share="s-1")),
@@ -343,8 +336,12 @@ def test_admin_access_of_one_request_opens_no_door_for_another() -> None:
             refuse_held(wanted, [theirs()])
 
 
+def holding(*devices: HeldDevice) -> Checkpoint:
+    return Checkpoint(HeldClaim("ns", "other", "u-9", devices), "boot-1")
+
+
 def test_every_device_of_every_claim_counts() -> None:
-    many = replace(theirs(), devices=tuple(HeldDevice("r", "p", f"d-{index}") for index in range(3)))
+    many = holding(*(HeldDevice("r", "p", f"d-{index}") for index in range(3)))
     with pytest.raises(DeviceHeldError, match="p/d-2"):
         refuse_held([mine("d-2")], [theirs("x"), many])
 
@@ -376,7 +373,7 @@ def test_a_file_that_tells_nothing_bars_every_device_with_the_command_to_type() 
 
 def test_a_cdi_name_of_another_claim_is_refused_and_its_holder_named() -> None:
     def named(*names: str) -> Checkpoint:
-        return replace(theirs(), devices=(HeldDevice("r", "p", "d", cdi_ids=tuple(f"a/b={name}" for name in names)),))
+        return holding(HeldDevice("r", "p", "d", cdi_ids=tuple(f"a/b={name}" for name in names)))
 
     refuse_taken_names(named("x"), "a/b", [named("y"), named(), theirs()])
     with pytest.raises(HookError, match=r"the CDI name 'x', which a device of claim ns/other \(u-9\) has"):
@@ -445,7 +442,7 @@ def test_fields_that_are_not_known_here_are_passed_over() -> None:
 def test_null_stands_for_absent(devices: Any) -> None:
     status = read_status({"metadata": {"uid": "u-1"}, "status": {"allocation": {"devices": devices}}}, REF)
     with pytest.raises(ClaimError, match="holds no device of driver"):
-        allocated_devices(LAMPS, "node-a", REF, status, published)
+        read_claim(LAMPS, "node-a", REF, {}, status, find_device=published)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import pytest
 
 from dra_sdk import ContainerEdits, DeviceNode, PreparedDevice
 from dra_sdk.errors import ClaimError, DraError, HookError, InvalidObjectError, SettingsError
-from dra_sdk.node.files import PREFIX, Files
+from dra_sdk.node.files import PREFIX, Files, claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs, build_spec, name_devices
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.wire.cdi.reading import check_spec
 
 KIND = "example.com/lamp"

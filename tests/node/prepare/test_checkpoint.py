@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk import AllocatedDevice, Condition, ContainerEdits, DeviceStatus, HeldDevice, Quantity
+from dra_sdk import AllocatedDevice, Condition, ContainerEdits, DeviceStatus, HeldClaim, HeldDevice, Quantity
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef
 from dra_sdk.node.metadata import MetadataFile
@@ -50,7 +50,7 @@ def test_cdi_devices_of_others_come_after_the_own_one() -> None:
     for edits, own in ((ContainerEdits(env={"A": "1"}), ("example.com/lamp=claim-u-1_r_lamp-0",)), (None, ())):
         prepared = device.prepared(edits, cdi_devices=["vendor.com/gpu=0", "vendor.com/gpu=all"])
         state = started.completed([prepared], "example.com/lamp", "lamps.example.com")
-        assert state.devices[0].cdi_ids == (*own, "vendor.com/gpu=0", "vendor.com/gpu=all")
+        assert state.claim.devices[0].cdi_ids == (*own, "vendor.com/gpu=0", "vendor.com/gpu=all")
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_device_of_several_requests_has_one_status() -> None:
 def test_a_reported_status_replaces_that_of_its_device_alone() -> None:
     devices = [AllocatedDevice("r", "p", f"lamp-{number}", None) for number in (0, 1)]
     state = completed((devices[0], "One"), (devices[1], None))
-    state = state.reported("lamps.example.com", state.devices[1], _status("Two"))
-    state = state.reported("lamps.example.com", state.devices[0], _status("Three"))
+    state = state.reported("lamps.example.com", state.claim.devices[1], _status("Two"))
+    state = state.reported("lamps.example.com", state.claim.devices[0], _status("Three"))
     assert reasons(state) == [("lamp-0", None, "Three"), ("lamp-1", None, "Two")]
 
 
@@ -87,10 +87,10 @@ def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> Non
     state = completed((AllocatedDevice("r", "p", "lamp-0", None), "One"))
     long_ago = "2020-01-01T00:00:00Z"
     state.statuses[0]["conditions"][0]["lastTransitionTime"] = long_ago
-    state = state.reported("lamps.example.com", state.devices[0], _status("Two"))
+    state = state.reported("lamps.example.com", state.claim.devices[0], _status("Two"))
     assert state.statuses[0]["conditions"][0]["lastTransitionTime"] == long_ago
     dark = DeviceStatus(conditions=[Condition(type="Ready", status=False, reason="Dark")])
-    state = state.reported("lamps.example.com", state.devices[0], dark)
+    state = state.reported("lamps.example.com", state.claim.devices[0], dark)
     assert state.statuses[0]["conditions"][0]["lastTransitionTime"] != long_ago
 
 
@@ -99,7 +99,7 @@ def test_the_variable_of_a_request_comes_with_its_first_device() -> None:
     prepared = [devices[0].prepared(), devices[1].prepared(ContainerEdits(env={"A": "1"}))]
     state = Checkpoint.started(REF, devices, "boot-1", ["pod-1", "pod-2"])
     found = state.completed(prepared, "example.com/lamp", "lamps", variables={"r": ContainerEdits(env={"V": "x"})})
-    assert [each.cdi_ids for each in found.devices] == [
+    assert [each.cdi_ids for each in found.claim.devices] == [
         ("example.com/lamp=request-u-1_r",),
         ("example.com/lamp=claim-u-1_r.sub_lamp-1",),
     ]
@@ -111,25 +111,26 @@ def test_the_variable_of_a_request_comes_with_its_first_device() -> None:
 
 
 STATE = Checkpoint(
-    namespace="default",
-    name="lamps",
-    uid="u-1",
-    boot_id="boot-1",
-    phase=Phase.COMPLETED,
-    devices=(
-        HeldDevice(
-            request="r/sub",
-            pool="node-a",
-            name="lamp-0",
-            share_id="s-1",
-            admin_access=True,
-            consumed_capacity={"memory": Quantity("2Gi")},
-            data={"slot": 3},
-            cdi_ids=("example.com/lamp=a",),
+    HeldClaim(
+        "default",
+        "lamps",
+        "u-1",
+        (
+            HeldDevice(
+                request="r/sub",
+                pool="node-a",
+                name="lamp-0",
+                share_id="s-1",
+                admin_access=True,
+                consumed_capacity={"memory": Quantity("2Gi")},
+                data={"slot": 3},
+                cdi_ids=("example.com/lamp=a",),
+            ),
+            HeldDevice(request="r", pool="node-a", name="lamp-1"),
         ),
-        HeldDevice(request="r", pool="node-a", name="lamp-1"),
+        journal=({"before": "off"},),
     ),
-    journal=({"before": "off"},),
+    "boot-1",
     cdi_spec={"cdiVersion": "0.3.0"},
 )
 
@@ -167,7 +168,7 @@ def test_hooks_see_quantities_and_how_far_it_came() -> None:
     )
     assert held.journal == ({"before": "off"},)
     assert (held.complete, held.rebooted) == (True, False)
-    started = replace(STATE, phase=Phase.STARTED).held("boot-2", NO_DEADLINE)
+    started = STATE.undoing().held("boot-2", NO_DEADLINE)
     assert (started.complete, started.rebooted) == (False, True)
 
 
@@ -242,15 +243,16 @@ def test_files_of_the_first_release_stay_readable() -> None:
     )
     found = decode(seal(body), "f")
     assert found.phase is Phase.STARTED
-    assert found.devices == (HeldDevice(request="r", pool="p", name="d"),)
+    assert found.claim.devices == (HeldDevice(request="r", pool="p", name="d"),)
 
 
 def test_the_body_is_that_of_the_first_release() -> None:
+    first, second = STATE.claim.devices
     state = replace(
         STATE,
         metadata=(MetadataFile("r", "p", "/p", "{}"),),
         statuses=({"driver": "d"},),
-        devices=(replace(STATE.devices[0], data={"slot": 3, "ä": "\ud800"}), STATE.devices[1]),
+        claim=replace(STATE.claim, devices=(replace(first, data={"slot": 3, "ä": "\ud800"}), second)),
     )
     head, body, end = encode(state).split(b"\n")
     assert json.loads(head)["sha256"] == "9f6d016404233a9afac2325e0f9a30b97ee14ba769a7deb6561e65b2bca9c0ec"
@@ -276,11 +278,11 @@ values = st.recursive(
 @given(st.dictionaries(text, values, max_size=3), st.lists(st.dictionaries(text, values, max_size=2), max_size=2))
 def test_any_json_a_driver_keeps_comes_back(data: dict[str, Any], journal: list[dict[str, Any]]) -> None:
     device = HeldDevice(request="r", pool="p", name="d", data=json_copy(data))
-    state = replace(STATE, devices=(device,), journal=tuple(json_copy(journal)))
+    state = replace(STATE, claim=replace(STATE.claim, devices=(device,), journal=tuple(json_copy(journal))))
     again = decode(encode(state), "f")
     assert again == state
-    assert again.devices[0].data == data
-    assert list(again.journal) == journal
+    assert again.claim.devices[0].data == data
+    assert list(again.claim.journal) == journal
 
 
 @given(st.binary(max_size=60))
@@ -298,7 +300,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 def test_deep_json_is_kept_whole_or_refused_before_it_is_written() -> None:
     kept = json_copy(deep(300))
-    assert decode(encode(replace(STATE, journal=(kept,))), "f").journal == (kept,)
+    assert decode(encode(replace(STATE, claim=replace(STATE.claim, journal=(kept,)))), "f").claim.journal == (kept,)
     with pytest.raises(ValueError, match="is not JSON"):
         json_copy(deep(100_000))
 
@@ -318,12 +320,14 @@ def test_what_is_not_json_is_refused(value: object) -> None:
 
 
 LEFT = Checkpoint(
-    "default",
-    "lamps",
-    "u-1",
+    HeldClaim(
+        "default",
+        "lamps",
+        "u-1",
+        (HeldDevice("r/sub", "node-a", "lamp-0", "s-1", True), HeldDevice("r", "node-a", "lamp-1")),
+        complete=False,
+    ),
     "boot-1",
-    Phase.STARTED,
-    (HeldDevice("r/sub", "node-a", "lamp-0", "s-1", True), HeldDevice("r", "node-a", "lamp-1")),
 )
 
 
@@ -346,8 +350,8 @@ def test_a_body_is_believed_if_only_the_claim_in_the_header_is_damaged() -> None
     head, _, body = encode(STATE).partition(b"\n")
     found = salvage(head.replace(b"u-1", b"u-2") + b"\n" + body)
     assert found is not None
-    assert [each.name for each in found.devices] == ["lamp-0", "lamp-1"]
-    assert (found.phase, found.devices[0].data) == (Phase.STARTED, {})
+    assert [each.name for each in found.claim.devices] == ["lamp-0", "lamp-1"]
+    assert (found.phase, found.claim.devices[0].data) == (Phase.STARTED, {})
 
 
 def test_a_damaged_header_is_not_believed() -> None:
@@ -357,7 +361,7 @@ def test_a_damaged_header_is_not_believed() -> None:
         assert found is None
         found = salvage(damaged + b"\n" + body)
         assert found is not None
-        assert (found.uid, found.devices[0].name) == ("u-1", "lamp-0")
+        assert (found.claim.uid, found.claim.devices[0].name) == ("u-1", "lamp-0")
 
 
 @given(st.binary(max_size=60))

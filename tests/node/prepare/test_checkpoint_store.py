@@ -10,19 +10,20 @@ from random import Random
 
 import pytest
 
-from dra_sdk import AllocatedDevice, Device, HeldDevice
+from dra_sdk import AllocatedDevice, Device, HeldClaim, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
-from dra_sdk.node.files import PREFIX, Files, Step, read, safe_id
+from dra_sdk.node.files import PREFIX, Files, Step, claim_lock, read, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare import state_files
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
-from dra_sdk.node.prepare.checkpoint_store import CheckpointStore, claim_lock
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 
 HOSTILE = ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\0b", "a\nb", "x" * 253, "-a", "a.", "ä", "*", "a b"]
 
 
-def state(uid: str, boot_id: str = "boot-1", phase: Phase = Phase.COMPLETED) -> Checkpoint:
-    return Checkpoint("ns", "n", uid, boot_id, phase, (HeldDevice("r", "p", "d", data={"uid": "x"}),))
+def state(uid: str, boot_id: str = "boot-1", *, complete: bool = True) -> Checkpoint:
+    devices = (HeldDevice("r", "p", "d", data={"uid": "x"}),)
+    return Checkpoint(HeldClaim("ns", "n", uid, devices, complete=complete), boot_id)
 
 
 def opened(directory: Path, files: Files | None = None, *, shared: bool = False) -> CheckpointStore:
@@ -38,7 +39,7 @@ def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
     for each in (store, opened(tmp_path)):
         assert each.get("u-1") == state("u-1")
         assert each.get("u-3") is None
-        assert [found.uid for found in each.all()] == ["u-1", "u-2"]
+        assert [found.claim.uid for found in each.all()] == ["u-1", "u-2"]
         assert each.ids() == {"u-1", "u-2"}
     store.delete("u-1")
     assert opened(tmp_path).get("u-1") is None
@@ -94,7 +95,7 @@ def test_a_broken_file_stays_is_reported_and_others_go_on(
             store.get("u-1")
         assert str(path) in str(caught.value)
     assert store.get("u-2") == state("u-2")
-    assert [each.uid for each in store.all()] == ["u-2"]
+    assert [each.claim.uid for each in store.all()] == ["u-2"]
     assert store.ids() == {"u-1", "u-2"}
     store.put(state("u-3"))
     assert store.get("u-3") == state("u-3")
@@ -183,7 +184,7 @@ def test_after_a_disk_error_memory_says_what_the_file_says(tmp_path: Path, step:
     failing = Failing()
     failing.error = error
     store = opened(tmp_path, Files(failing))
-    store.put(state("u-1", phase=Phase.STARTED))
+    store.put(state("u-1", complete=False))
     failing.step = step
     for uid in ("u-1", "u-2"):
         with pytest.raises(StateError, match=f"cannot write state file .*/{uid}.json: {error.strerror}"):
@@ -202,7 +203,7 @@ def test_that_a_claim_is_being_undone_is_remembered_on_a_full_disk_as_well(tmp_p
     failing.step = "create"
     store.begin_undo(state("u-1"))
     for each in (store, opened(tmp_path), opened(tmp_path, shared=True)):
-        assert each.get("u-1") == state("u-1", phase=Phase.STARTED)
+        assert each.get("u-1") == state("u-1", complete=False)
     failing.step = ""
     store.put(state("u-1"))
     assert opened(tmp_path).get("u-1") == state("u-1")
@@ -246,8 +247,8 @@ def test_two_stores_on_one_directory_see_each_other(tmp_path: Path) -> None:
     first.put(state("u-0"))
     assert second.all() == [state("u-0")]
     first.delete("u-0")
-    first.put(state("u-1", phase=Phase.STARTED))
-    assert second.get("u-1") == state("u-1", phase=Phase.STARTED)
+    first.put(state("u-1", complete=False))
+    assert second.get("u-1") == state("u-1", complete=False)
     second.put(state("u-1"))
     assert first.get("u-1") == state("u-1")
     first.delete("u-1")
@@ -297,10 +298,10 @@ def test_an_unreadable_file_holds_its_devices(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     store = opened(tmp_path)
     (left,) = store.others("u-2")
-    assert (left.uid, [(each.pool, each.name) for each in left.devices]) == ("u-1", [("p", "d")])
+    assert (left.claim.uid, [(each.pool, each.name) for each in left.claim.devices]) == ("u-1", [("p", "d")])
     assert store.others("u-1") == [left]
     ((found, unreadable),) = store.unreadable().items()
-    assert (found, unreadable.claim) == ("u-1", left)
+    assert (found, unreadable.state) == ("u-1", left)
 
 
 def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_path: Path) -> None:
@@ -315,17 +316,19 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
         with suppress(StateError):  # of a damaged file
             if what == "put":
                 devices = tuple(HeldDevice("r", "p", name) for name in draw.sample(names, draw.randint(1, 3)))
-                by.put(Checkpoint("ns", "n", uid, "boot-1", draw.choice(list(Phase)), devices))
+                by.put(Checkpoint(HeldClaim("ns", "n", uid, devices, complete=draw.choice([False, True])), "boot-1"))
             elif what == "delete":
                 by.delete(uid)
             elif store.path(uid).exists():
                 store.path(uid).write_bytes(store.path(uid).read_bytes()[:-40])
         for each in (store, other):
             holders = each.holders(wanted, "u-0")
-            assert {held.uid: held for held in holders} == {
-                held.uid: held for held in each.others("u-0") if {device.name for device in held.devices} & {"d", "e"}
+            assert {held.claim.uid: held for held in holders} == {
+                held.claim.uid: held
+                for held in each.others("u-0")
+                if {device.name for device in held.claim.devices} & {"d", "e"}
             }
-            assert len({held.uid for held in holders}) == len(holders)
+            assert len({held.claim.uid for held in holders}) == len(holders)
             found += len(holders)
     assert found
 
@@ -336,7 +339,7 @@ def test_a_file_that_tells_nothing_is_unreadable_until_it_is_gone(tmp_path: Path
     again = opened(tmp_path)
     assert again.others("u-2") == []
     (found,) = again.unreadable().values()
-    assert (found.path, found.claim) == (store.path("u-1"), None)
+    assert (found.path, found.state) == (store.path("u-1"), None)
     store.path("u-1").unlink()
     assert again.unreadable() == {}
 
@@ -356,7 +359,7 @@ def test_a_link_among_state_files_is_a_broken_file(tmp_path: Path, target: str) 
     store = opened(tmp_path)
     with pytest.raises(StateError, match=r"u-1.json cannot be read: Too many levels of symbolic links"):
         store.get("u-1")
-    assert [each.claim for each in store.unreadable().values()] == [None]
+    assert [each.state for each in store.unreadable().values()] == [None]
     assert store.get("u-2") == state("u-2")
 
 
@@ -407,7 +410,7 @@ def opened_store(
 
 
 def names(store: CheckpointStore) -> list[str]:
-    return [each.uid for each in store.all()]
+    return [each.claim.uid for each in store.all()]
 
 
 def test_a_driver_that_undoes_keeps_its_state_over_reboots(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 from dra_sdk import Claim, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import DeviceHeldError, HookError, RetriableError
 from dra_sdk.model.claim import ClaimRef, Deadline
+from dra_sdk.node.files import claim_lock
 from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.testing.waiting import wait
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.lamps import LampConfig, LampDriver

@@ -103,6 +103,21 @@ def test_a_disk_that_fails_at_any_step_of_prepare_loses_nothing(tmp_path: Path, 
     pytest.fail("no end of steps")
 
 
+@pytest.mark.parametrize("broken", ["create", "fsync", "rename", "fsync-directory"])
+def test_the_hook_does_not_run_before_its_beginning_is_written(world: World, broken: str) -> None:
+    failures: list[str] = []
+
+    def first(step: str, path: Path) -> bool:
+        fails = not failures and step == broken and path.parent == world.claims
+        failures.extend([step] * fails)
+        return fails
+
+    preparer = world.preparer(files=Files(FailingDisk(first)))
+    with pytest.raises(StateError, match="No space left"):
+        preparer.prepare(world.claim("u-1", "lamp-0"))
+    assert (world.driver.prepared, world.states(), preparer.held()) == ([], [], [])
+
+
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_disk_that_fails_at_any_step_of_unprepare_loses_nothing(tmp_path: Path, for_good: bool) -> None:
     for first in range(1, 100):

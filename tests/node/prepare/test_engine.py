@@ -18,8 +18,7 @@ from dra_sdk.errors import (
     StateError,
 )
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.node.files import Files
-from dra_sdk.node.prepare.checkpoint_store import claim_lock
+from dra_sdk.node.files import Files, claim_lock
 from dra_sdk.wire.cdi.reading import check_spec
 from tests.lamps import NAME, LampConfig, LampDriver
 from tests.node.prepare.world import POOL, FailingDisk, FailingDriver, World
@@ -349,7 +348,7 @@ def test_a_damaged_state_file_holds_its_devices_until_somebody_decides(world: Wo
     with pytest.raises(DeviceHeldError, match=r"device node-a/lamp-0 is held by claim default/claim-u-1 \(u-1\)"):
         preparer.prepare(world.claim("u-2", "lamp-0"))
     assert len(preparer.prepare(world.claim("u-3", "lamp-1"))) == 1
-    assert [(claim.uid, claim.complete) for claim in preparer.held(but="u-3")] == [("u-1", False)]
+    assert [(claim.uid, claim.complete) for claim in preparer.held(except_uid="u-3")] == [("u-1", False)]
     path.write_bytes(b"")
     for uid, lamp in (("u-2", "lamp-0"), ("u-4", "lamp-2")):
         with pytest.raises(StateError, match="does not say which devices its claim holds"):

@@ -26,9 +26,9 @@ from dra_sdk import (
 from dra_sdk.errors import DraError, HookError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.node.files import Files
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase
+from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.hook_run import HookRun
+from dra_sdk.node.prepare.engine import HookRun
 
 DEVICES = tuple(AllocatedDevice("r", "p", f"d-{index}", None) for index in range(3))
 NODE = Node("n")
@@ -61,14 +61,15 @@ class Bench:
     ) -> None:
         self.store = CheckpointStore(directory / "claims", files)
         self.store.open()
-        kept = tuple(HeldDevice("r", "p", each.name) for each in DEVICES)
-        state = Checkpoint(namespace="ns", name="n", uid="u-1", boot_id="b", phase=Phase.STARTED, devices=kept)
-        self.hook_run = HookRun(Driver.of(Hooks(prepare), extensions), self.store, state)
+        kept = tuple(HeldDevice("r", "p", device.name) for device in DEVICES)
+        self.started = Checkpoint(HeldClaim("ns", "n", "u-1", kept, complete=False), "b")
+        driver = Driver.of(Hooks(prepare), extensions)
+        self.hook_run = HookRun(driver, self.store.put, self.started, undoable=True)
         self.claim: Claim[None] = Claim("ns", "n", "u-1", NODE, DEVICES, journal=self.hook_run.journal)
 
     def run(self) -> list[PreparedDevice]:
-        self.hook_run.begin()
-        return self.hook_run.run(self.claim)
+        self.store.put(self.started)
+        return self.hook_run.call_hook(self.claim)
 
     def on_disk(self) -> Checkpoint:
         store = CheckpointStore(self.store.directory)
@@ -94,13 +95,13 @@ def test_each_device_is_on_disk_before_the_hook_goes_on(tmp_path: Path) -> None:
 
     def prepare(claim: Claim[Any]) -> Iterator[PreparedDevice]:
         for index, device in enumerate(claim.devices):
-            seen.append([dict(each.data) for each in bench.on_disk().devices])
+            seen.append([dict(each.data) for each in bench.on_disk().claim.devices])
             yield device.prepared(data={"slot": index})
 
     bench = Bench(tmp_path, prepare)
     bench.run()
     assert seen == [[{}, {}, {}], [{"slot": 0}, {}, {}], [{"slot": 0}, {"slot": 1}, {}]]
-    assert [each.data for each in bench.hook_run.state.devices] == [{"slot": 0}, {"slot": 1}, {"slot": 2}]
+    assert [each.data for each in bench.hook_run.checkpoint.claim.devices] == [{"slot": 0}, {"slot": 1}, {"slot": 2}]
 
 
 def test_the_journal_is_on_disk_before_the_hook_changes_anything(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_the_journal_is_on_disk_before_the_hook_changes_anything(tmp_path: Path)
     def prepare(claim: Claim[Any]) -> Iterator[PreparedDevice]:
         for device in claim.devices:
             claim.journal({"old": device.name})
-            seen.append(list(bench.on_disk().journal))
+            seen.append(list(bench.on_disk().claim.journal))
             yield device.prepared()
 
     bench = Bench(tmp_path, prepare)
@@ -127,8 +128,8 @@ def test_journal_entries_and_data_are_copies(tmp_path: Path) -> None:
 
     bench = Bench(tmp_path, prepare)
     bench.run()
-    assert [each["lamp"] for each in bench.hook_run.state.journal] == ["d-0", "d-1", "d-2"]
-    assert [each.data["lamp"] for each in bench.hook_run.state.devices] == ["d-0", "d-1", "d-2"]
+    assert [each["lamp"] for each in bench.hook_run.checkpoint.claim.journal] == ["d-0", "d-1", "d-2"]
+    assert [each.data["lamp"] for each in bench.hook_run.checkpoint.claim.devices] == ["d-0", "d-1", "d-2"]
 
 
 def test_data_is_what_it_will_be_after_a_restart(tmp_path: Path) -> None:
@@ -136,8 +137,8 @@ def test_data_is_what_it_will_be_after_a_restart(tmp_path: Path) -> None:
     bench = Bench(tmp_path, lambda claim: [device.prepared(data=data) for device in claim.devices])
     bench.run()
     bench.hook_run.save()
-    assert bench.hook_run.state.devices[0].data == {"cpus": [1, 2], "3": None}
-    assert bench.on_disk() == bench.hook_run.state
+    assert bench.hook_run.checkpoint.claim.devices[0].data == {"cpus": [1, 2], "3": None}
+    assert bench.on_disk() == bench.hook_run.checkpoint
 
 
 def test_threads_of_a_hook_may_use_the_journal_together(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_threads_of_a_hook_may_use_the_journal_together(tmp_path: Path) -> None:
 
     bench = Bench(tmp_path, prepare)
     bench.run()
-    assert sorted(each["n"] for each in bench.on_disk().journal) == list(range(40))
+    assert sorted(each["n"] for each in bench.on_disk().claim.journal) == list(range(40))
 
 
 def test_a_journal_that_is_kept_beyond_the_hook_is_closed(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_an_answer_that_breaks_the_contract_is_the_hooks_error(tmp_path: Path, a
         bench.run()
     assert message in str(caught.value)
     assert "driver lamp.example.com" in str(caught.value)
-    assert bench.on_disk().phase is Phase.STARTED
+    assert not bench.on_disk().claim.complete
 
 
 @pytest.mark.parametrize("entry", [None, "x", ["x"], {"x": object()}, {"x": float("inf")}])
@@ -208,7 +209,7 @@ def test_a_journal_entry_must_be_a_json_object(tmp_path: Path, entry: Any) -> No
     bench = Bench(tmp_path, lambda claim: claim.journal(entry))
     with pytest.raises(HookError, match="a journal entry"):
         bench.run()
-    assert bench.on_disk().journal == ()
+    assert bench.on_disk().claim.journal == ()
 
 
 @pytest.mark.parametrize("generator", [True, False])
@@ -238,7 +239,7 @@ def test_a_raise_is_an_error_of_ours(
     assert text in str(error.value)
     swallowed = generator and isinstance(raised, StopIteration)  # Python makes another error of it, without a line
     assert ("(test_hook_run.py, line " in str(error.value)) == (caught is HookError and not swallowed)
-    assert bench.hook_run.state.devices[0].data == ({"slot": 0} if generator else {})
+    assert bench.hook_run.checkpoint.claim.devices[0].data == ({"slot": 0} if generator else {})
 
 
 def test_the_generator_is_closed_before_anything_else_happens(tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ def test_the_generator_is_closed_before_anything_else_happens(tmp_path: Path) ->
 def test_the_last_devices_data_is_known_even_before_it_is_written(tmp_path: Path) -> None:
     bench = Bench(tmp_path, lambda claim: [device.prepared(data={"n": device.name}) for device in claim.devices])
     bench.run()
-    assert [each.data["n"] for each in bench.hook_run.state.devices] == ["d-0", "d-1", "d-2"]
+    assert [each.data["n"] for each in bench.hook_run.checkpoint.claim.devices] == ["d-0", "d-1", "d-2"]
 
 
 @pytest.mark.parametrize(
@@ -293,22 +294,6 @@ def test_what_is_on_disk_already_is_not_written_again(
     assert writes.count("rename") == after
 
 
-@pytest.mark.parametrize("step", ["create", "fsync", "rename", "fsync-directory"])
-def test_a_beginning_that_cannot_be_written_leaves_nothing(tmp_path: Path, step: str) -> None:
-    broken = [step]
-
-    def fail(found: str, _path: Path) -> None:
-        if found in broken:
-            broken.clear()
-            raise OSError(28, "No space left on device")
-
-    bench = Bench(tmp_path, lambda _claim: pytest.fail("the hook ran"), Files(fail))
-    with pytest.raises(StateError, match="No space left"):
-        bench.run()
-    assert list(bench.store.directory.iterdir()) == []
-    assert bench.store.get("u-1") is None
-
-
 def test_the_hook_is_stopped_when_its_progress_cannot_be_written(tmp_path: Path) -> None:
     writes: list[str] = []
 
@@ -328,7 +313,7 @@ def test_the_hook_is_stopped_when_its_progress_cannot_be_written(tmp_path: Path)
     with pytest.raises(StateError, match="No space left"):
         bench.run()
     assert passed == ["d-0"]
-    assert bench.hook_run.state.devices[0].data == {"n": "d-0"}
+    assert bench.hook_run.checkpoint.claim.devices[0].data == {"n": "d-0"}
 
 
 HELD = HeldClaim("ns", "n", "u-1")

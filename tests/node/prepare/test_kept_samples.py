@@ -30,14 +30,14 @@ def test_there_is_a_sample_of_every_format() -> None:
 
 def test_a_claim_that_was_started_with_format_1_is_undone_with_what_it_recorded() -> None:
     found = decode((SAMPLES / "format-1-started.json").read_bytes(), "sample")
-    assert (found.namespace, found.name, found.uid) == ("team", "training", UID)
-    assert (found.phase, found.boot_id, found.pods) == (
+    assert (found.claim.namespace, found.claim.name, found.claim.uid) == ("team", "training", UID)
+    assert (found.phase, found.boot_id, found.claim.pods) == (
         Phase.STARTED,
         "b6c6b2de-6f0f-4d9b-a7f5-0f4b8d2a1c33",
         ("9a1e",),
     )
-    assert found.journal == ({"was": "persistence off", "node": None},)
-    assert [(each.request, each.pool, each.name) for each in found.devices] == [
+    assert found.claim.journal == ({"was": "persistence off", "node": None},)
+    assert [(each.request, each.pool, each.name) for each in found.claim.devices] == [
         ("gpus/first", "node-1", "gpu-0"),
         ("look", "node-1", "gpu-1"),
     ]
@@ -46,7 +46,7 @@ def test_a_claim_that_was_started_with_format_1_is_undone_with_what_it_recorded(
 def test_a_claim_that_was_completed_with_format_1_is_answered_as_before() -> None:
     content = (SAMPLES / "format-1-completed.json").read_bytes()
     found = decode(content, "sample")
-    first, second = found.devices
+    first, second = found.claim.devices
     assert found.phase is Phase.COMPLETED
     assert (first.share_id, first.admin_access, second.share_id, second.admin_access) == ("7e1c", False, None, True)
     assert first.consumed_capacity == {"memory": Quantity("8Gi")}
@@ -57,7 +57,7 @@ def test_a_claim_that_was_completed_with_format_1_is_answered_as_before() -> Non
     assert [each["conditions"][0]["reason"] for each in found.statuses] == ["Set"]
     damaged = salvage(content[:-40])
     assert damaged is not None
-    assert [each.name for each in damaged.devices] == ["gpu-0", "gpu-1"]
+    assert [each.name for each in damaged.claim.devices] == ["gpu-0", "gpu-1"]
 
 
 def test_unhealthy_devices_of_format_1_keep_their_taints() -> None:

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk import HeldDevice
+from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.node.files import Files
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.state_files import Unreadable, forget, read_checkpoint, repair, state_files
 
 GOOD = Checkpoint(
-    "ns",
-    "n",
-    "u-1",
+    HeldClaim(
+        "ns",
+        "n",
+        "u-1",
+        (HeldDevice("r", "p", "d", data={"a": 1}, cdi_ids=("x=y",)), HeldDevice("r", "p", "e", "share-1", True)),
+        journal=({"was": "on"},),
+    ),
     "boot-1",
-    Phase.COMPLETED,
-    (HeldDevice("r", "p", "d", data={"a": 1}, cdi_ids=("x=y",)), HeldDevice("r", "p", "e", "share-1", True)),
-    journal=({"was": "on"},),
 )
 HELD = (HeldDevice("r", "p", "d"), HeldDevice("r", "p", "e", "share-1", True))
 CONTENT = encode(GOOD)
@@ -44,11 +45,11 @@ SILENT: dict[str, tuple[bytes, str]] = {
         "does not say which claim it belongs to and which devices that holds",
     ),
     "a copy": (
-        encode(Checkpoint("ns", "n", "u-2", "b", Phase.STARTED, HELD)),
+        encode(Checkpoint(HeldClaim("ns", "n", "u-2", HELD, complete=False), "b")),
         "belongs to claim u-2, whose file is u-2.json",
     ),
     "of no device": (
-        encode(Checkpoint("ns", "n", "u-1", "b", Phase.STARTED, ()))[:-9],
+        encode(Checkpoint(HeldClaim("ns", "n", "u-1", complete=False), "b"))[:-9],
         "does not say which devices the claim holds",
     ),
 }
@@ -80,7 +81,7 @@ def test_a_damaged_file_is_repaired_to_what_it_still_tells(path: Path, kind: str
     path.write_bytes(TELLING[kind])
     assert unreadable(path).not_repairable == ""
     kept = repair(path, Files())
-    assert read_checkpoint(path) == Checkpoint("ns", "n", "u-1", "boot-1", Phase.STARTED, HELD)
+    assert read_checkpoint(path) == Checkpoint(HeldClaim("ns", "n", "u-1", HELD, complete=False), "boot-1")
     assert (kept.name, kept.read_bytes()) == (".damaged-u-1-1.json", TELLING[kind])
     assert {each.stat().st_mode & 0o777 for each in (path, kept)} == {0o600}
     assert state_files(path.parent.parent) == [path]

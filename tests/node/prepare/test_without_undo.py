@@ -14,7 +14,8 @@ from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.engine import Preparer
 from tests.lamps import NAME
 from tests.node.prepare.world import POOL, World
 
@@ -47,14 +48,14 @@ class Disk:
 def preparer(world: World, disk: Disk) -> Preparer:
     files = Files(disk)
     store = CheckpointStore(world.root / "claims", files, durable=False)
-    effects = Effects(
+    dependencies = Dependencies(
         store=store,
         cdi=CdiSpecs(world.cdi, f"{NAME}/device", NAME, files),
         fetch=world.fetch,
-        published=world.published,
+        find_device=world.find_device,
         boot_id="boot",
     )
-    made = Preparer(Driver.of(PlainDriver()), Node(POOL), effects)
+    made = Preparer(Driver.of(PlainDriver()), Node(POOL), dependencies)
     made.recover()
     disk.steps.clear()
     return made

@@ -16,7 +16,8 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.engine import Preparer
 from tests.lamps import NAME, LampConfig, LampDriver
 
 POOL = "node-a"
@@ -57,16 +58,16 @@ class World:
         cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, NAME, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
         self.locks.append(locks)
-        effects = Effects(
+        dependencies = Dependencies(
             store=store,
             cdi=cdi,
             fetch=self.fetch,
-            published=self.published,
+            find_device=self.find_device,
             boot_id=boot_id,
             locks=locks,
             metadata=MetadataDirectory(NAME, self.root, files or Files()) if metadata else None,
         )
-        made = Preparer(driver, Node("node-a", self.root), effects)
+        made = Preparer(driver, Node("node-a", self.root), dependencies)
         made.recover()
         return made
 
@@ -83,7 +84,7 @@ class World:
                 return claim
         raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
 
-    def published(self, pool: str, name: str) -> Device | None:
+    def find_device(self, pool: str, name: str) -> Device | None:
         """What was discovered."""
         return Device(name) if pool == POOL and name.startswith("lamp-") else None
 

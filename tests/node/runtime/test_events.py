@@ -17,7 +17,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.health.feed import HealthChange
 from dra_sdk.node.runtime import events
-from dra_sdk.node.runtime.events import BURST, NOTE_LIMIT, EventWriter, Happening, health_events
+from dra_sdk.node.runtime.events import BURST, NOTE_LIMIT, EventWriter, NodeEvent, health_events
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import CATALOG, AllocatedDevice, Catalog, EmbeddedCluster, ResourceType
@@ -67,9 +67,9 @@ class Bench:
         self.server, self.now = Server(), 0.0
         self.writer = EventWriter(NAME, "node-1", lambda: self.server, clock=lambda: self.now)
 
-    def tell(self, *happenings: Happening) -> None:
+    def tell(self, *events: NodeEvent) -> None:
         """Put them, and wait until the thread has taken them."""
-        for each in happenings:
+        for each in events:
             self.writer.put(each)
         wait(lambda: self.writer.is_idle)
 
@@ -83,7 +83,7 @@ def bench() -> Iterator[Bench]:
 
 
 def test_an_event_on_the_node_has_what_the_api_requires(bench: Bench) -> None:
-    bench.tell(Happening("DevicesNotDiscovered", "driver: no\nbulb"))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "driver: no\nbulb"))
     (body,) = bench.server.created
     assert body["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-1"}
     assert body["metadata"]["namespace"] == "default"
@@ -95,7 +95,7 @@ def test_an_event_on_the_node_has_what_the_api_requires(bench: Bench) -> None:
 
 
 def test_an_event_of_a_claim_is_on_the_pods_that_use_it_now(bench: Bench) -> None:
-    bench.tell(Happening("DeviceUnhealthy", "it burns", claim=REF))
+    bench.tell(NodeEvent("DeviceUnhealthy", "it burns", claim=REF))
     (body,) = bench.server.created
     pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "pod-1", "uid": "pod-uid"}
     assert body["regarding"] == pod
@@ -105,12 +105,12 @@ def test_an_event_of_a_claim_is_on_the_pods_that_use_it_now(bench: Bench) -> Non
 @pytest.mark.parametrize("claim", [None, {"metadata": {"uid": "another"}, "status": {"reservedFor": [{"name": "x"}]}}])
 def test_a_claim_that_has_gone_or_was_replaced_has_no_pods(bench: Bench, claim: JSON | None) -> None:
     bench.server.claim = claim
-    bench.tell(Happening("DeviceUnhealthy", "it burns", claim=REF))
+    bench.tell(NodeEvent("DeviceUnhealthy", "it burns", claim=REF))
     assert bench.server.created == []
 
 
 def test_what_happens_again_is_counted_in_the_same_event(bench: Bench) -> None:
-    again = Happening("DevicesNotDiscovered", "no bulb")
+    again = NodeEvent("DevicesNotDiscovered", "no bulb")
     bench.tell(*[again] * 5)
     assert (len(bench.server.created), bench.server.patched) == (1, [])
     bench.now = events.SERIES_SECONDS
@@ -121,17 +121,17 @@ def test_what_happens_again_is_counted_in_the_same_event(bench: Bench) -> None:
 
 
 def test_an_event_that_the_server_has_forgotten_begins_anew(bench: Bench) -> None:
-    bench.tell(Happening("DevicesNotDiscovered", "no bulb"))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "no bulb"))
     bench.server.gone, bench.now = True, 4000.0
-    bench.tell(Happening("DevicesNotDiscovered", "no bulb"))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "no bulb"))
     assert len(bench.server.created) == 2
 
 
 def test_a_flood_is_cut_and_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.tell(*[Happening("DevicesNotPublished", f"pool {number}") for number in range(BURST + 50)])
+    bench.tell(*[NodeEvent("DevicesNotPublished", f"pool {number}") for number in range(BURST + 50)])
     assert len(bench.server.created) == BURST
     bench.now = events.REFILL_SECONDS
-    bench.tell(Happening("DevicesNotPublished", "one more"), Happening("DevicesNotPublished", "too many again"))
+    bench.tell(NodeEvent("DevicesNotPublished", "one more"), NodeEvent("DevicesNotPublished", "too many again"))
     assert len(bench.server.created) == BURST + 1
     assert "50 events were not written" in caplog.text
 
@@ -140,10 +140,10 @@ def test_a_role_without_events_is_told_once_and_nothing_more_is_tried(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.server.error = ApiError("events is forbidden", status=403)
-    bench.writer.put(Happening("DevicesNotDiscovered", "one"))
+    bench.writer.put(NodeEvent("DevicesNotDiscovered", "one"))
     wait(lambda: "create and patch of events" in caplog.text)
     bench.server.error = None
-    bench.writer.put(Happening("DevicesNotDiscovered", "two"))
+    bench.writer.put(NodeEvent("DevicesNotDiscovered", "two"))
     bench.writer.stop(50)
     assert bench.server.created == []
 
@@ -151,15 +151,15 @@ def test_a_role_without_events_is_told_once_and_nothing_more_is_tried(
 def test_a_server_that_is_away_costs_an_event_and_no_more(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.server.error = UnreachableError("no route")
-    bench.tell(Happening("DevicesNotDiscovered", "one"))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "one"))
     bench.server.error = None
-    bench.tell(Happening("DevicesNotDiscovered", "two"))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "two"))
     assert [each["note"] for each in bench.server.created] == ["two"]
     assert "not written: no route" in caplog.text
 
 
 def test_a_note_keeps_to_the_limit_of_the_api_in_bytes(bench: Bench) -> None:
-    bench.tell(Happening("DevicesNotDiscovered", "ü" * 2000))
+    bench.tell(NodeEvent("DevicesNotDiscovered", "ü" * 2000))
     assert 1000 < len(bench.server.created[0]["note"].encode()) <= NOTE_LIMIT
 
 

@@ -69,8 +69,8 @@ def test_slices_that_a_kubelet_deletes_at_its_start_come_back_when_it_has_regist
     """Here the kubelet takes long between the two. A pod that came meanwhile would be refused, and wait 90 s."""
     monkeypatch.setattr(registration, "RESTART_SECONDS", LONG)
     with caplog.at_level("INFO"), DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
-        asked, restarted = Event(), process.registration.restarted
-        monkeypatch.setattr(process.registration, "restarted", lambda: (asked.set(), restarted())[1])
+        asked, restarted = Event(), process.registration.wait_for_kubelet_restart
+        monkeypatch.setattr(process.registration, "wait_for_kubelet_restart", lambda: (asked.set(), restarted())[1])
         cluster.kubelet.wait_for_driver(NAME)
         before = cluster.wait_slices(NAME)
         assert process.publisher.slices.wait_synced(LONG)

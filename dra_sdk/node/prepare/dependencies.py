@@ -1,0 +1,95 @@
+"""What the engine acts on, handed in, so that tests need no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.loader import Driver
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import Claim, ClaimRef, Deadline
+from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.node.files import Files
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.prepare.allocation import FindDevice
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
+
+if TYPE_CHECKING:
+    from dra_sdk.node.metadata.directory import MetadataDirectory
+
+Announce = Callable[[ClaimRef, Sequence[JSON]], None]
+Fetch = Callable[[ClaimRef, Deadline], JSON]
+Variables = Callable[[Claim[Any]], Mapping[str, ContainerEdits]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependencies:
+    """What the engine acts on.
+
+    store: the checkpoints.
+    cdi: the CDI specs.
+    fetch: reads a ResourceClaim from the API server before the deadline.
+    find_device: returns a published device by pool and name.
+    boot_id: the kernel's boot id.
+    locks: locks of claims and devices.
+    metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
+    announce: takes the driver's entries of a claim's `status.devices`; must not block.
+    variables: returns, for the containers of each request, the variable by which the driver's NRI plugin finds the
+        claim; None for drivers without hooks about containers.
+    """
+
+    store: CheckpointStore
+    cdi: CdiSpecs
+    fetch: Fetch
+    find_device: FindDevice
+    boot_id: str
+    locks: NamedLocks = field(default_factory=NamedLocks)
+    metadata: MetadataDirectory | None = None
+    announce: Announce = lambda _ref, _statuses: None
+    variables: Variables | None = None
+
+    @classmethod
+    def of(
+        cls,
+        driver: Driver,
+        data: Path,
+        cdi_dir: Path,
+        files: Files,
+        *,
+        boot_id: str,
+        fetch: Fetch,
+        find_device: FindDevice,
+        announce: Announce,
+        locks: NamedLocks | None = None,
+    ) -> Dependencies:
+        """Return what a driver with this plugin data directory acts on. InvalidObjectError for a bad CDI kind."""
+        info, locks = driver.info, locks or NamedLocks()
+        undoable = driver.implements("dra_unprepare")
+        return cls(
+            store=CheckpointStore.of(
+                data, boot_id, files, undoable=undoable, shared=locks.is_shared, volatile=info.volatile
+            ),
+            cdi=CdiSpecs(cdi_dir, info.cdi_kind, info.name, files),
+            fetch=fetch,
+            find_device=find_device,
+            boot_id=boot_id,
+            locks=locks,
+            metadata=_metadata(info.name, data, files) if info.metadata else None,
+            announce=announce,
+            variables=_variables(info.name) if driver.has_container_hooks else None,
+        )
+
+
+def _metadata(driver: str, data: Path, files: Files) -> MetadataDirectory:
+    from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
+
+    return MetadataDirectory(driver, data, files)
+
+
+def _variables(driver: str) -> Variables:
+    from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
+
+    return claim_variables(driver)
