@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -29,7 +29,7 @@ from dra_sdk.node.slices.packing import depends_on_release, for_release
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
 from dra_sdk.node.slices.watcher import Listener, SliceWatcher
-from dra_sdk.node.slices.writer import SliceWriter, Stats
+from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
 OnError = Callable[[str, Exception], None]
@@ -200,15 +200,12 @@ class SliceController:
         """Make the server's slices of one pool equal to the desired ones."""
         with self._changed:
             desired = self._queue.begin(pool)
-        specs = list(desired.specs)
+        specs: Sequence[JSON] = desired.specs
         try:
-            operations = self._operations(api, pool, desired, specs)
-            lost = None if pool.settled else writer.accept_dropped(operations, specs, pool.name)
-            if lost:
-                operations = self._diff(pool, specs)
-            dropped = writer.apply(operations, specs, pool.name) or lost
+            operations, specs, lost = self._operations(writer, api, pool, desired)
+            specs, dropped = writer.apply(operations, specs, pool.name)
             # The time of a taint decides when pods are evicted, so the server's value is kept.
-            specs = with_times(specs, [each["spec"] for each in self._cache.of_pool(pool.name)])
+            specs = with_times(specs, [item["spec"] for item in self._cache.of_pool(pool.name)])
             self._cache.share(pool.name, specs)
         except Exception as error:  # noqa: BLE001 (a problem with one pool must not hold up the others)
             with self._changed:
@@ -217,6 +214,7 @@ class SliceController:
             if worth_reporting:
                 self._report(pool.name, error)
             return
+        dropped = dropped or lost
         with self._changed:
             # An event is in the cache before it makes the pool due, so if both are equal here, no event is missing.
             is_current = not self._diff(pool, specs)
@@ -225,29 +223,39 @@ class SliceController:
         if dropped:
             self._report(pool.name, dropped)
 
-    def _operations(self, api: KubeApi, pool: PoolState, desired: Desired, specs: list[JSON]) -> list[Operation]:
-        """The writes that make the server have `specs`, changed if its release needs another form."""
-        operations = self._diff(pool, specs)
-        if operations and pool.settled:
-            missing = len(self._cache.of_pool(pool.name)) < len(specs)
-            if missing and self._kubelet_restarted():
-                _log.info("pool %s: the kubelet has restarted; publishing its slices again", pool.name)
-            else:
-                _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
-                with self._changed:
-                    self._queue.repairing(pool, time.monotonic())
-            operations = self._diff(pool, specs)  # others may have gone meanwhile
-            # The Node may have been created again; slices of the old one would be deleted with it.
-            self._owner_is_old = True
-        if operations and self._owner_is_old and self._node_name is not None:
+    def _operations(
+        self, writer: SliceWriter, api: KubeApi, pool: PoolState, desired: Desired
+    ) -> tuple[Sequence[Operation], Sequence[JSON], DroppedFieldsError | None]:
+        """Return the writes that make the server have the desired specs, these as it keeps them, and what it drops."""
+        specs: Sequence[JSON] = desired.specs
+        operations, owner, lost = self._diff(pool, specs), self._owner, None
+        if not operations:
+            return operations, specs, lost
+        if pool.settled:
+            self._begin_repair(pool, specs)
+        if self._owner_is_old and self._node_name is not None:
             self._owner, self._owner_is_old = self._node(api, self._node_name), False
+        if depends_on_release(desired.planned):
+            specs = with_times(for_release(desired.planned, _minor(api)), specs)
+        if not pool.settled:
+            specs, lost = writer.accept_dropped(specs, pool.name)
+        if pool.settled or self._owner is not owner or specs is not desired.specs:
             operations = self._diff(pool, specs)
-        if operations and depends_on_release(desired.planned):
-            specs[:] = with_times(for_release(desired.planned, _minor(api)), specs)
-            operations = self._diff(pool, specs)
-        return operations
+        return operations, specs, lost
 
-    def _diff(self, pool: PoolState, specs: list[JSON]) -> list[Operation]:
+    def _begin_repair(self, pool: PoolState, specs: Sequence[JSON]) -> None:
+        """Wait for the kubelet to register the driver if it has deleted the slices at its start."""
+        missing = len(self._cache.of_pool(pool.name)) < len(specs)
+        if missing and self._kubelet_restarted():
+            _log.info("pool %s: the kubelet has restarted; publishing its slices again", pool.name)
+        else:
+            _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
+            with self._changed:
+                self._queue.repairing(pool, time.monotonic())
+        # The Node may have been created again; slices of the old one would be deleted with it.
+        self._owner_is_old = True
+
+    def _diff(self, pool: PoolState, specs: Sequence[JSON]) -> list[Operation]:
         return diff(self._cache.of_pool(pool.name), specs, Identity(self._driver, pool.name, self._owner))
 
     def _watch(self, api: KubeApi) -> None:

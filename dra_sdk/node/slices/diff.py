@@ -93,41 +93,46 @@ class Identity:
 
 
 def diff(existing: Sequence[JSON], wanted: Sequence[JSON], identity: Identity, generation: int = 0) -> list[Operation]:
-    """The writes in order: deletes, updates, creates. None if the server's slices are as desired.
+    """Return the writes in order: deletes, updates, creates. None if the server's slices are as desired.
 
     `existing` are the pool's stored ResourceSlices, `wanted` specs without `driver` and `pool` (see `plan`); an empty
     list deletes the pool. `generation` is the lowest generation allowed.
     """
-    now = max((_generation(each) for each in existing), default=0)
-    matched, obsolete = _match(existing, wanted, now)
-    specs = with_times(wanted, [each["spec"] for each in existing])
+    now = _newest(existing)
+    matched, obsolete = match(existing, wanted)
+    specs = with_times(wanted, [item["spec"] for item in existing])
     changed = [
         index
-        for index, stored in sorted(matched.items())
+        for index, stored in matched.items()
         if not (_owned(stored, identity.owner) and same(stored["spec"], _spec(specs, index, identity, now)))
     ]
     missing = [index for index in range(len(specs)) if index not in matched]
     after = max(now if not missing and len(changed) <= 1 else now + 1, generation)
     if after != now:
-        changed = sorted(matched)
+        changed = list(matched)
     return [
-        *(Operation("delete", each) for each in obsolete),
+        *(Operation("delete", stored) for stored in obsolete),
         *(Operation("update", _updated(matched[i], _spec(specs, i, identity, after), identity), i) for i in changed),
         *(Operation("create", _created(_spec(specs, i, identity, after), i, len(specs), identity), i) for i in missing),
     ]
 
 
-def _match(existing: Sequence[JSON], wanted: Sequence[JSON], generation: int) -> tuple[dict[int, JSON], list[JSON]]:
-    """Slices by their place in the pool, and slices without a place."""
+def match(existing: Sequence[JSON], wanted: Sequence[JSON]) -> tuple[dict[int, JSON], list[JSON]]:
+    """Return the slices by their place in the pool, in order, and the slices without a place."""
     matched: dict[int, JSON] = {}
     obsolete: list[JSON] = []
-    for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
-        index = _place(each, wanted, generation)
+    generation = _newest(existing)
+    for item in sorted(existing, key=lambda item: str(item["metadata"]["name"])):
+        index = _place(item, wanted, generation)
         if index is None or index in matched:
-            obsolete.append(each)
+            obsolete.append(item)
         else:
-            matched[index] = each
-    return matched, obsolete
+            matched[index] = item
+    return dict(sorted(matched.items())), obsolete
+
+
+def _newest(existing: Sequence[JSON]) -> int:
+    return max(map(_generation, existing), default=0)
 
 
 def _place(stored: JSON, wanted: Sequence[JSON], generation: int) -> int | None:

@@ -46,11 +46,11 @@ class PoolPlan:
     @property
     def node_bound(self) -> bool:
         """Whether the slices carry `nodeName`, so that the kubelet deletes them when the driver goes."""
-        return all("nodeName" in each for each in self.slices)
+        return all("nodeName" in spec for spec in self.slices)
 
 
-def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
-    """One sentence for each rule of the newest release that the slices break; none if some release accepts all of them.
+def api_problems(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
+    """Return a sentence for each rule of the newest release that the slices break; none if a release accepts them.
 
     `slices` are ResourceSliceSpecs without `driver` and `pool`.
     """
@@ -60,7 +60,7 @@ def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
     found: list[str] = []
     releases = [ServerProfile.of(f"1.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
     for profile in [*releases, ServerProfile.of(f"1.{NEWEST}", dict.fromkeys(GATES, True))]:
-        problems = [sentence(each, item) for item in objects for each in validate(item, profile=profile)]
+        problems = [sentence(problem, item) for item in objects for problem in validate(item, profile=profile)]
         if not problems:
             return []
         found = found or problems
@@ -68,9 +68,9 @@ def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
 
 
 def plan(
-    pools: Iterable[ResourcePool], *, driver: str, node_name: str | None, check: Check = refusals
+    pools: Iterable[ResourcePool], *, driver: str, node_name: str | None, check: Check = api_problems
 ) -> dict[str, PoolPlan | InvalidObjectError]:
-    """The plan of each pool by its name, or its problem. A bad pool does not affect the others.
+    """Return the plan of each pool by its name, or its problem. A bad pool does not affect the others.
 
     `node_name` is the driver's node, None for a driver that publishes for the whole cluster. `check` gives one sentence
     for each rule of the API that the slices of a pool break. Equal pools give equal plans.
@@ -93,7 +93,7 @@ def plan(
 def resource_slices(
     pools: Iterable[ResourcePool], *, driver: str, node_name: str, minor: int = NEWEST
 ) -> Iterator[dict[str, Any]]:
-    """The ResourceSlices of a fresh publication, without the owner's UID, which only the API server knows.
+    """Yield the ResourceSlices of a fresh publication, without the owner's UID, which only the API server knows.
 
     `minor` is the release of the server they are for, `34` for 1.34. Raises InvalidObjectError at the first pool that
     breaks a limit.
@@ -110,9 +110,11 @@ def resource_slices(
 
 def _plan(pool: ResourcePool, driver: str, node_name: str | None, check: Check) -> PoolPlan:
     problems: list[str] = []
-    devices = list(_converted((lambda each: device_json(each, driver)), pool.devices, problems))
+    devices = list(_converted((lambda device: device_json(device, driver)), pool.devices, problems))
     sets = list(_converted(counter_set_json, pool.counter_sets, problems))
-    problems += _duplicates("device", devices) + _duplicates("counter set", sets) + list(_dangling(devices, sets))
+    problems += (
+        _duplicates("device", devices) + _duplicates("counter set", sets) + list(_unknown_counters(devices, sets))
+    )
     nodes = _nodes(pool, node_name, problems)
     if problems:
         raise InvalidObjectError(f"pool {pool.name}", problems)
@@ -142,7 +144,7 @@ def _problem(error: Exception) -> str:
 
 
 def _shortened(error: InvalidObjectError) -> InvalidObjectError:
-    """The error with at most _PROBLEMS problems: thousands of devices are often wrong in the same way."""
+    """Return the error with at most _PROBLEMS problems: thousands of devices are often wrong in the same way."""
     return InvalidObjectError(error.subject, limited(error.problems, _PROBLEMS, "problem"))
 
 
@@ -155,8 +157,8 @@ def _duplicates(what: str, items: Sequence[JSON]) -> list[str]:
     return [f"{what} {name}: there are {count} of this name" for name, count in counts.items() if count > 1]
 
 
-def _dangling(devices: Sequence[JSON], sets: Sequence[JSON]) -> Iterator[str]:
-    known = {each["name"]: each["counters"] for each in sets}
+def _unknown_counters(devices: Sequence[JSON], sets: Sequence[JSON]) -> Iterator[str]:
+    known = {counter_set["name"]: counter_set["counters"] for counter_set in sets}
     for device in devices:
         for consumption in device.get("consumesCounters", ()):
             name = consumption["counterSet"]
@@ -168,7 +170,7 @@ def _dangling(devices: Sequence[JSON], sets: Sequence[JSON]) -> Iterator[str]:
 
 
 def _nodes(pool: ResourcePool, node_name: str | None, problems: list[str]) -> JSON:
-    """The fields that say which nodes reach the pool."""
+    """Return the fields that say which nodes reach the pool."""
     own = sum(device.node is not None for device in pool.devices)
     if own:
         if own < len(pool.devices):
@@ -180,10 +182,10 @@ def _nodes(pool: ResourcePool, node_name: str | None, problems: list[str]) -> JS
         if node_name is None:
             problems.append("node: must say which nodes reach it, because this driver runs for no single node")
         return {"nodeName": node_name}
-    return _chosen(pool.node, node_name, problems)
+    return _node_fields(pool.node, node_name, problems)
 
 
-def _chosen(node: NodeSelection, node_name: str | None, problems: list[str]) -> JSON:
+def _node_fields(node: NodeSelection, node_name: str | None, problems: list[str]) -> JSON:
     found = node_selection_json(node, problems)
     if node.node_name is not None and node.node_name != node_name:
         whose = f"the driver of node {node_name}" if node_name else "a driver of the whole cluster"

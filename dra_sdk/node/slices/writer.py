@@ -7,6 +7,7 @@ resource.k8s.io/v1 field comments and the feature gates of Kubernetes 1.34 to 1.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import resource_slice, resource_slices
 from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import SliceCache
-from dra_sdk.node.slices.diff import Operation, normal, same
+from dra_sdk.node.slices.diff import Operation, match, normal, same
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34
 from dra_sdk.texts import shortened
 from dra_sdk.wire.slice import is_list
@@ -89,12 +90,15 @@ class SliceWriter:
         self._cache = cache
         self._stats = stats
 
-    def apply(self, operations: list[Operation], specs: list[JSON], pool: str) -> DroppedFieldsError | None:
+    def apply(
+        self, operations: Sequence[Operation], specs: Sequence[JSON], pool: str
+    ) -> tuple[Sequence[JSON], DroppedFieldsError | None]:
         """Apply the writes in order. The first ApiError ends it; earlier writes stay.
 
-        If the server stores something else than what was sent, its place in `specs` is set to that, so that it is not
-        sent again and again; fields that got lost are returned as an error.
+        Return the specs as the server stores them, so that what it changes is not sent again and again, and the fields
+        that got lost.
         """
+        kept = list(specs)
         dropped: dict[int, list[tuple[str, str]]] = {}
         for operation in operations:
             stored = self._write(operation)
@@ -102,38 +106,39 @@ class SliceWriter:
                 continue
             if fields := dropped_fields(operation.body["spec"], stored["spec"]):
                 dropped[operation.index] = fields
-            spec = stored["spec"]
-            specs[operation.index] = {key: value for key, value in spec.items() if key not in {"driver", "pool"}}
-        return DroppedFieldsError(pool, dropped) if dropped else None
+            kept[operation.index] = _planned(stored)
+        return kept, DroppedFieldsError(pool, dropped) if dropped else None
 
-    def accept_dropped(self, operations: list[Operation], specs: list[JSON], pool: str) -> DroppedFieldsError | None:
-        """Set `specs` to what is stored if the server would drop the rest again, as after a restart of the driver.
+    def accept_dropped(self, specs: Sequence[JSON], pool: str) -> tuple[Sequence[JSON], DroppedFieldsError | None]:
+        """Return what is stored for `specs` if the server would drop the rest again, as after a restart of the driver.
 
-        Only where all writes are updates of slices that lack fields of some feature. Dry runs tell whether the feature
-        is still disabled: a write would change nothing but the pool's generation. Returns the fields that are lost.
+        Only where all slices exist and some lack fields of some feature; otherwise return `specs`. Dry runs tell
+        whether the feature is still disabled: a write would change nothing but the pool's generation. The second value
+        are the fields that are lost.
         """
-        known = {each["metadata"]["name"]: each["spec"] for each in self._cache.of_pool(pool)}
+        existing = self._cache.of_pool(pool)
+        matched, obsolete = match(existing, specs)
+        if obsolete or len(matched) < len(specs):
+            return specs, None
         lost: dict[int, list[tuple[str, str]]] = {}
-        for operation in operations:
-            stored = known.get(operation.name)
-            if operation.verb != "update" or stored is None:
-                return None
-            spec = {**operation.body["spec"], "pool": stored["pool"]}
+        for index, item in matched.items():
+            stored = item["spec"]
+            spec = {"driver": stored["driver"], "pool": stored["pool"], **specs[index]}
             if same(stored, spec):
                 continue
             fields = dropped_fields(spec, stored)
             if not fields or any(gate == UNKNOWN for _, gate in fields):
-                return None
-            if not same(stored, self._update({**operation.body, "spec": spec}, dry_run=True)["spec"]):
-                return None
-            lost[operation.index] = fields
-        places = {operation.index: known[operation.name] for operation in operations}
-        for index in lost:
-            specs[index] = {key: value for key, value in places[index].items() if key not in {"driver", "pool"}}
-        return DroppedFieldsError(pool, lost) if lost else None
+                return specs, None
+            if not same(stored, self._update({**item, "spec": spec}, dry_run=True)["spec"]):
+                return specs, None
+            lost[index] = fields
+        if not lost:
+            return specs, None
+        kept = [_planned(matched[index]) if index in lost else spec for index, spec in enumerate(specs)]
+        return kept, DroppedFieldsError(pool, lost)
 
     def _write(self, operation: Operation) -> JSON | None:
-        """Do one write; returns the stored object, None after a delete."""
+        """Do one write. Return the stored object, None after a delete."""
         if operation.verb == "delete":
             self._delete(operation.body)
             self._stats.deletes += 1
@@ -184,6 +189,11 @@ class SliceWriter:
         if found["metadata"].get("uid") != item["metadata"].get("uid"):
             self._cache.forget(item)
         self._cache.put(found)
+
+
+def _planned(stored: JSON) -> JSON:
+    """Return the spec of a stored slice as `plan` makes it."""
+    return {key: value for key, value in stored["spec"].items() if key not in {"driver", "pool"}}
 
 
 def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:

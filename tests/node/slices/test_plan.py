@@ -17,7 +17,7 @@ from dra_sdk.model.device import (
     RequestPolicy,
     ResourcePool,
 )
-from dra_sdk.node.slices.plan import PoolPlan, plan, refusals
+from dra_sdk.node.slices.plan import PoolPlan, api_problems, plan
 
 ALL = NodeSelection(all_nodes=True)
 
@@ -208,7 +208,7 @@ DRIVER = "gpu.example.com"
 
 
 def test_what_is_in_order():
-    assert refusals([{"nodeName": "n", "devices": [{"name": "gpu-0"}]}], DRIVER, "n") == []
+    assert api_problems([{"nodeName": "n", "devices": [{"name": "gpu-0"}]}], DRIVER, "n") == []
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_what_is_in_order():
     ],
 )
 def test_each_part_is_checked_and_named(driver: str, pool: str, spec: dict[str, Any], said: str):
-    (problem,) = refusals([spec], driver, pool)
+    (problem,) = api_problems([spec], driver, pool)
     assert problem.startswith(said)
 
 

@@ -213,7 +213,8 @@ def synced(case: JSON) -> tuple[list[JSON], Stats, list[DroppedFieldsError | Inv
         for _ in range(2):  # the second time there must be nothing left to do
             generation = pools[name]["Generation"] if name in pools else 0
             operations = diff(cache.of_pool(name), wanted, identity_of(case, name), generation)
-            if dropped := SliceWriter(api, cache, stats).apply(operations, wanted, name):
+            wanted, dropped = SliceWriter(api, cache, stats).apply(operations, wanted, name)
+            if dropped:
                 errors.append(dropped)
     return sorted(api.objects.values(), key=lambda each: each["metadata"]["name"]), stats, errors
 

@@ -37,11 +37,12 @@ def wanted(*names: str) -> list[dict[str, Any]]:
 
 
 def sync(writer: SliceWriter, cache: SliceCache, slices: list[dict[str, Any]]) -> Any:
+    """Return the specs as the server keeps them, and what it has dropped."""
     return writer.apply(diff(cache.of_pool("p"), slices, IDENTITY), slices, "p")
 
 
 def test_writes_are_counted_and_known_at_once(cluster: Cluster, writer: SliceWriter, cache: SliceCache, stats: Stats):
-    assert sync(writer, cache, wanted("a", "b")) is None
+    assert sync(writer, cache, wanted("a", "b"))[1] is None
     sync(writer, cache, wanted("a", "x"))
     sync(writer, cache, wanted("a"))
     assert stats == Stats(creates=2, updates=2, deletes=1)
@@ -113,8 +114,8 @@ def test_what_was_written_before_an_error_is_kept(
 
 def test_what_the_server_adds_is_accepted_in_silence(cluster: Cluster, writer: SliceWriter, cache: SliceCache):
     cluster.server.store.admit.append(lambda write: write.object["spec"].update(newField=True))
-    slices = wanted("a")
-    assert sync(writer, cache, slices) is None
+    slices, dropped = sync(writer, cache, wanted("a"))
+    assert dropped is None
     assert slices[0]["newField"] is True
     assert diff(cache.of_pool("p"), slices, IDENTITY) == []
 
@@ -126,8 +127,7 @@ def test_what_the_server_drops_is_told_with_its_slice(cluster: Cluster, writer: 
                 del device["attributes"]
 
     cluster.server.store.admit.append(drop)
-    slices = wanted("a", "b")
-    dropped = sync(writer, cache, slices)
+    slices, dropped = sync(writer, cache, wanted("a", "b"))
     assert dropped.slices == [1]
     assert "device b: attributes" in str(dropped)
     assert diff(cache.of_pool("p"), slices, IDENTITY) == []
