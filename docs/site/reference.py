@@ -131,7 +131,7 @@ def public_names(module: ModuleType) -> list[str]:
 def commands() -> str:
     """The help of each command."""
     parts = ["# Commands\n\nWhat each command prints with `--help`.\n"]
-    calls = [[], *([name] for name in COMMANDS), ["gpu", "top"], ["cpu", "top"]]
+    calls = [[], *([name] for name in COMMANDS), ["cpu", "top"]]
     parts += [f"## {' '.join(['dra-sdk', *words])}\n\n```text\n{_help(words)}```\n" for words in sorted(calls)]
     return "\n".join(parts)
 

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.output import printable, yaml_text
-from dra_sdk.cli.sources import STDIN, file_names, read_file
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.texts import counted
 from dra_sdk.wire.conversion import older_version, to_v1, version_problem

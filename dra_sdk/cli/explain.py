@@ -17,15 +17,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from dra_sdk.cli.answers import plan_lines
 from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.input import Scenario, add_scenario_flags, print_bad_input
 from dra_sdk.cli.live_cluster import selected
+from dra_sdk.cli.outcomes import outcomes
 from dra_sdk.cli.output import printable, yaml_text
 from dra_sdk.cli.progress import phase
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, scenarios
-from dra_sdk.cli.what_if import add_what_if_flags, changed_cluster
+from dra_sdk.cli.reports import plan_lines
+from dra_sdk.cli.what_if_flags import add_what_if_flags
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.eviction_plan import NoRoomError, plan_evictions
 from dra_sdk.tools.scheduling.explain import (
     Explanation,
@@ -55,7 +56,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--on", metavar="NODE", help="look only at this node")
     parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help=_OUTPUT)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, waves=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,9 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     last: list[Explanation | PodExplanation] | None = None
     satisfiable = False
     try:
-        with closing(scenarios(arguments)) as every:
-            for scenario in every:
-                outcome = _outcome(scenario.snapshot, arguments)
+        with closing(outcomes(arguments)) as every:
+            for scenario, _, outcome, _ in every:
                 if arguments.make_room:
                     return _make_room(scenario, outcome, arguments)
                 found = []
@@ -109,18 +109,6 @@ def _make_room(scenario: Scenario, outcome: SchedulingOutcome, arguments: argpar
 def _print_notes(scenario: Scenario) -> None:
     for note in scenario.notes:
         print(printable(f"note: {note}"), file=sys.stderr)
-
-
-def _outcome(snapshot: Snapshot, arguments: argparse.Namespace) -> SchedulingOutcome:
-    """The cluster with everything scheduled, after the changes of the what-if flags."""
-    with phase("scheduling pods") as pods:
-        outcome = schedule(snapshot, count=pods.count)
-    with phase("changing the cluster"):
-        changed = changed_cluster(outcome.snapshot, snapshot, arguments)
-    if changed is None:
-        return outcome
-    with phase("scheduling pods again") as pods:
-        return schedule(changed, count=pods.count)
 
 
 def _explanations(

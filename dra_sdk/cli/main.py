@@ -24,7 +24,6 @@ COMMANDS: Final = (
     "simulate",
     "explain",
     "top",
-    "gpu",
     "state",
     "demo",
     "capture",

@@ -12,50 +12,40 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-from dra_sdk.cli.answers import (
+from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.input import add_scenario_flags, print_bad_input
+from dra_sdk.cli.live_cluster import selected
+from dra_sdk.cli.outcomes import Outcome, outcomes
+from dra_sdk.cli.output import print_table, printable, yaml_text
+from dra_sdk.cli.progress import phase
+from dra_sdk.cli.reports import (
+    advice_lines,
+    change_lines,
     device_change_lines,
     fragmentation_lines,
     preemption_lines,
     simulation_json,
     wave_lines,
 )
-from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.hook_calls import top
-from dra_sdk.cli.live_cluster import selected
-from dra_sdk.cli.output import print_table, printable, yaml_text
-from dra_sdk.cli.progress import phase
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
-from dra_sdk.cli.waves import add_wave_flag, simulated_waves
-from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.cli.what_if_flags import add_wave_flag, add_what_if_flags
+from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import HeldClaim, HeldDevice
-from dra_sdk.model.driver import Node
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster import (
     ClaimOutcome,
-    ObjectKey,
     PodPlacement,
     SchedulingOutcome,
-    Snapshot,
     compare_outcomes,
     display_name,
-    schedule,
 )
-from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave, settled
-from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
-from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
 
 HEADINGS: Final = ("POD", "NODE", "CLAIM", "REQUEST", "DEVICE")
-MAX_EXPLANATIONS: Final = 20
-"""The most explanations in a picture; further pods and claims have the scheduler's reason."""
 _NONE: Final = "-"
 _NO_POD: Final = "(no pod)"
 
@@ -83,27 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     last: SchedulingOutcome | None = None
     fits = True
     try:
-        with closing(scenarios(arguments)) as found:
-            for scenario in found:
-                before = _scheduled(scenario.snapshot)
-                with phase("simulating waves"):
-                    waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
-                if waves is not None:
-                    after = settled(waves[-1]) if waves else before
-                else:
-                    with phase("changing the cluster"):
-                        changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-                    after = before if changed is None else _scheduled(changed)
+        with closing(outcomes(arguments)) as found:
+            for outcome in found:
                 if arguments.picture:
-                    with phase("drawing"):
-                        write_picture(after, arguments.picture, driver_pictures(arguments, after))
-                chosen = selected(after, arguments)
+                    _draw(outcome.after, arguments)
+                chosen = selected(outcome.after, arguments)
                 if last is None:
-                    first = chosen if after is before else selected(before, arguments)
-                    _print(scenario, first, chosen, waves, arguments)
+                    _print(outcome, chosen, arguments)
                 else:
                     _print_difference(last, chosen, arguments.output)
-                last, fits = chosen, all(each.fits for each in waves or ())
+                last, fits = chosen, all(wave.fits for wave in outcome.waves or ())
                 if chosen.complete and fits:
                     break
     except DraError as error:
@@ -111,9 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if last is not None and last.complete and fits else 1
 
 
-def _scheduled(snapshot: Snapshot) -> SchedulingOutcome:
-    with phase("scheduling pods") as pods:
-        return schedule(snapshot, count=pods.count)
+def _draw(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> None:
+    from dra_sdk.cli.picture import driver_pictures, write_picture  # noqa: PLC0415 (imports explain and the picture)
+
+    with phase("drawing"):
+        write_picture(outcome, arguments.picture, driver_pictures(arguments, outcome))
 
 
 def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
@@ -132,17 +113,13 @@ def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, outpu
     sys.stdout.flush()
 
 
-def _print(
-    scenario: Scenario,
-    before: SchedulingOutcome,
-    after: SchedulingOutcome,
-    waves: Sequence[DrainWave] | None,
-    arguments: argparse.Namespace,
-) -> None:
+def _print(outcome: Outcome, after: SchedulingOutcome, arguments: argparse.Namespace) -> None:
     """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes.
 
     With waves, there is no table, only what moves in each of them.
     """
+    scenario, waves = outcome.scenario, outcome.waves
+    before = after if outcome.after is outcome.before else selected(outcome.before, arguments)
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)
     stream, separate = sys.stderr, True
@@ -248,88 +225,3 @@ def _summary(outcome: SchedulingOutcome) -> str:
     if not outcome.complete:
         parts.append("`dra-sdk explain` says why not all")
     return "; ".join(parts)
-
-
-# -- the picture
-
-
-def write_picture(
-    outcome: SchedulingOutcome, path: Path, pictures: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> None:
-    """Draw the outcome as one HTML page; SettingsError if the file cannot be written.
-
-    pictures: the lines that drivers draw of a node, by the node's name.
-    """
-    content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome)), pictures))
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
-
-
-def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -> dict[str, list[str]]:
-    """What the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
-
-    A driver that cannot draw claims which are only planned is left out, with a note on stderr.
-    """
-    found: dict[str, list[str]] = {}
-    for source in opened_drivers(arguments):
-        driver = source.driver
-        for node in source.nodes if driver.implements("dra_top") else ():
-            try:
-                lines = top(driver, Node(node, source.root), planned_claims(outcome.snapshot, driver.info.name, node))
-            except DraError as error:
-                print(printable(f"note: the picture has none of driver {source.name}: {error}"), file=sys.stderr)
-            else:
-                found.setdefault(node, []).extend([*([""] if node in found else []), *lines])
-    return found
-
-
-def planned_claims(snapshot: Snapshot, driver: str, node: str) -> list[HeldClaim]:
-    """The claims with devices of the driver's own pools of a node. They are not prepared, so no device has `data`."""
-    own = (each["spec"] for each in snapshot.slices if each["spec"]["driver"] == driver)
-    pools = {spec["pool"]["name"] for spec in own if spec.get("nodeName") == node}
-    found = []
-    for claim in snapshot.claims:
-        results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
-        devices = [_planned(each) for each in results if each["driver"] == driver and each["pool"] in pools]
-        if devices:
-            about = claim["metadata"]
-            found.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
-    return found
-
-
-def _planned(result: JSON) -> HeldDevice:
-    consumed = {key: Quantity(value) for key, value in (result.get("consumedCapacity") or {}).items()}
-    return HeldDevice(
-        result["request"],
-        result["pool"],
-        result["device"],
-        share_id=result.get("shareID"),
-        admin_access=bool(result.get("adminAccess")),
-        consumed_capacity=consumed,
-    )
-
-
-def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
-    """What is not placed, with the reasons."""
-    left = MAX_EXPLANATIONS
-    for pod in outcome.unplaced:
-        left -= 1
-        reason = _pod_explanation(outcome, pod.pod) if left >= 0 else pod.reason
-        yield NotPlaced(f"pod {display_name(pod.pod)}", reason)
-    for claim in outcome.unallocated:
-        left -= 1
-        reason = _explanation(explain_outcome(outcome, claim.claim)) if left >= 0 else claim.reason
-        yield NotPlaced(f"claim {display_name(claim.claim)}", reason)
-
-
-def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
-    found = [each for each in explain_pod_outcome(outcome, key).claims if not each.satisfiable]
-    return "\n".join(map(_explanation, found)) or outcome.pods_by_key[key].reason
-
-
-def _explanation(explanation: Explanation) -> str:
-    """The reason without the claim's name, so that equal reasons can be grouped, and the smallest change that helps."""
-    reason = explanation.summary.partition(" cannot be allocated")[2].lstrip(": ") or explanation.summary
-    return f"{reason}\nWould help: {explanation.changes[0].text}" if explanation.changes else reason

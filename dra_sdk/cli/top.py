@@ -10,21 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import discover, load_driver
+from dra_sdk.cli.input import STDIN, file_names, print_bad_input, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, has_colors, print_table, printable, terminal_width
-from dra_sdk.cli.scenario import print_bad_input
-from dra_sdk.cli.sources import STDIN, file_names, read_file
-from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary
-from dra_sdk.cli.usage_table import cell_color, usage_json, usage_table
+from dra_sdk.cli.output import CLEAR, Color, has_colors, print_table, printable, terminal_width
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
@@ -36,6 +33,8 @@ from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
+from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, unknown_devices, usage_summary
+from dra_sdk.tools.usage.table import NONE, usage_json, usage_table
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.selectors import labels_match
 
@@ -44,6 +43,7 @@ _NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unh
 WATCH_SECONDS: Final = 2.0
 """The pause of --watch for a source that tells nothing of its changes."""
 _REPEATED: Final = ("interval", "watch")
+_COLORS: Final = {"in use": Color.BLUE, "shared": Color.BLUE, "free": Color.GREEN, "tainted": Color.RED}
 
 
 def add_parser(commands: Commands) -> None:
@@ -56,12 +56,6 @@ def add_parser(commands: Commands) -> None:
         metavar="NAME",
         help="only devices of this driver, by its name in slices (dra.cpu); may be repeated",
     )
-    add_top_flags(parser)
-    parser.set_defaults(run=run)
-
-
-def add_top_flags(parser: Parser) -> None:
-    """Add the flags that `top` and `gpu top` have in common."""
     parser.add_files(f"slices and claims; {STDIN} is standard input")
     parser.add_argument(
         "--here",
@@ -89,25 +83,16 @@ def add_top_flags(parser: Parser) -> None:
     add_connection_flags(parser)
     add_selection_flags(parser, "devices that claims use", "devices of nodes")
     add_flags(parser.add_argument_group("with --here"), _NODE_SETTINGS)
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print once, or repeatedly."""
-    names = ", ".join(arguments.driver)
-    return show(
-        arguments,
-        lambda driver: not arguments.driver or driver in arguments.driver,
-        f"driver {names}" if names else "any driver",
-    )
-
-
-def show(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> int:
-    """Print the devices of the selected drivers; `selection` names these drivers in messages."""
+    """Print the devices of the drivers of --driver, once or repeatedly."""
     _check_source(arguments)
     try:
         with closing(_readings(arguments)) as readings:
             for objects in readings:
-                _show(objects, arguments, selected, selection)
+                _show(objects, arguments)
     except SnapshotReadError as error:
         return print_bad_input(error)
     return 0
@@ -133,12 +118,10 @@ def _check_source(arguments: argparse.Namespace) -> None:
         raise SettingsError(f"--here NAME is needed for {flags}")
 
 
-def _show(
-    objects: list[Mapping[str, Any]], arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str
-) -> None:
+def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> None:
     """Print the selected devices once."""
     every = device_usage(objects)
-    devices = [each for each in every if selected(each.driver)]
+    devices = [each for each in every if not arguments.driver or each.driver in arguments.driver]
     chosen = [each for each in devices if _is_chosen(each, arguments, objects)]
     if arguments.output == "json":
         print(json.dumps(usage_json(chosen), indent=2), flush=True)
@@ -151,7 +134,8 @@ def _show(
     elif devices:
         _print_none(_selection(arguments), "those of", (each.place for each in devices))
     else:
-        _print_none(selection, "devices of", (each.driver for each in every), here=arguments.here)
+        drivers = f"driver {', '.join(arguments.driver)}" if arguments.driver else "any driver"
+        _print_none(drivers, "devices of", (each.driver for each in every), here=arguments.here)
     sys.stdout.flush()
 
 
@@ -188,8 +172,17 @@ def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
         if number:
             print()
         cells = [[printable(cell) for cell in row] for row in rows]
-        print_table(columns, cells, width=terminal_width(), color=cell_color if has_colors() else None)
+        print_table(columns, cells, width=terminal_width(), color=_cell_color if has_colors() else None)
     print(usage_summary(devices), file=sys.stderr)
+
+
+def _cell_color(heading: str, cell: str) -> Color | None:
+    """The colour of a cell on a terminal: states, and health other than `ok`."""
+    if heading == "HEALTH" and cell not in {"ok", NONE, ""}:
+        return Color.RED if cell.startswith("unhealthy") else Color.YELLOW
+    if heading != "STATE":
+        return None
+    return next((color for word, color in _COLORS.items() if cell.startswith(word)), None)
 
 
 def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceUsage]) -> None:

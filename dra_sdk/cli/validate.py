@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_server_flags
 from dra_sdk.cli.hook_calls import load_driver
+from dra_sdk.cli.input import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.live_cluster import add_label_flag
 from dra_sdk.cli.output import printable
-from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.config import OpaqueConfig

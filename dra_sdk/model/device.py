@@ -82,6 +82,9 @@ class Capacity:
     policy: RequestPolicy | None = None
 
 
+TaintEffect = Literal["NoSchedule", "NoExecute", "None"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTaint:
     """Keeps claims that do not tolerate it away from a device (DeviceTaint, KEP-5055).
@@ -95,7 +98,7 @@ class DeviceTaint:
     """
 
     key: str
-    effect: Literal["NoSchedule", "NoExecute", "None"]
+    effect: TaintEffect
     value: str = ""
     time_added: datetime | None = None
 

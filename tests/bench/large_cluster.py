@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import yaml
 
-from dra_sdk.cli.sources import discovered_slices, opened_driver
+from dra_sdk.cli.driver_input import discovered_slices, opened_driver
 from dra_sdk.wire.profile import ServerProfile
 
 JSON = dict[str, Any]

@@ -40,7 +40,7 @@ def test_files_may_come_before_and_after_flags(run: Run) -> None:
         (("discover", "cpu", "--host"), "dra-sdk discover: unrecognized arguments: --host; did you mean --host-root?"),
         (("discover", "cpu", "more"), "dra-sdk discover: unrecognized arguments: more"),
         (("simulate", "a.yaml", "--driver=cpu", "--fixtur=x"), "--fixtur=x; did you mean --fixture?"),
-        (("gpu", "top", "--nod", "n"), "dra-sdk gpu top: unrecognized arguments: --nod; did you mean --node?"),
+        (("top", "--nod", "n"), "dra-sdk top: unrecognized arguments: --nod; did you mean --node?"),
         (("gpu", "list"), "dra-sdk gpu: argument COMMAND: 'list' is not one of top"),
         (("discovr",), "; did you mean discover?"),
         (("--verbose", "run", "cpu"), "dra-sdk: unrecognized arguments: --verbose"),
@@ -62,8 +62,7 @@ def test_wrong_usage_is_one_line_with_status_2(run: Run, words: tuple[str, ...],
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_argument_of_every_command_has_a_help_text(command: str, run: Run) -> None:
-    words = ("gpu", "top") if command == "gpu" else (command,)
-    arguments = run(*words, "--help").out.partition("\n\n")[2].splitlines()
+    arguments = run(command, "--help").out.partition("\n\n")[2].splitlines()
     listed = [(number, line) for number, line in enumerate(arguments) if re.match(r" {2}(?:-|\w+(?: {2,}|$))", line)]
     assert listed
     for number, line in listed:

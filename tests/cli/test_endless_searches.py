@@ -63,7 +63,7 @@ def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
         timer.start()  # when the search begins, which takes seconds
         return schedule(*arguments, **more)
 
-    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
+    monkeypatch.setattr("dra_sdk.cli.outcomes.schedule", interrupted)
     result = run(command)
     timer.join()
     assert (result.status, result.out) == (130, "")

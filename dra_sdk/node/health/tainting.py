@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Final, Literal
+from typing import Final
 
-from dra_sdk.model.device import Device, DeviceTaint, ResourcePool
+from dra_sdk.model.device import Device, DeviceTaint, ResourcePool, TaintEffect
 from dra_sdk.model.status import HealthStatus
 from dra_sdk.node.health.feed import HealthChange
 from dra_sdk.node.health.reports import Key
 from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT, Unhealthy, UnhealthyStore
 
 log = logging.getLogger(__name__)
-Effect = Literal["None", "NoSchedule", "NoExecute"]
 
 TAINTS_LIMIT: Final = 16  # taints per device since 1.35; one more and the whole pool would be refused
 _SEVERITY: Final[Mapping[str, int]] = {"None": 0, "NoSchedule": 1, "NoExecute": 2}
@@ -40,7 +39,7 @@ class TaintPolicy:
     """
 
     driver: str
-    effect: Effect = "NoSchedule"
+    effect: TaintEffect = "NoSchedule"
 
     def taint(self, text: str, since: datetime) -> DeviceTaint:
         """The taint for `name` or `name=value` of a health report. Its key, for tolerations, is `<driver>/<name>`."""

@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, get_args
 import yaml
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.model.device import TaintEffect
 from dra_sdk.model.settings import SECTION, SettingsFile
-from dra_sdk.node.health.tainting import Effect
 
 CONFIG = "DRA_SDK_CONFIG"
 _NOTHING: Final = ("", "~", "null")
@@ -302,7 +302,7 @@ class Settings:
         return self.registry_dir or self.kubelet_dir / "plugins_registry"
 
     @property
-    def taint_effect(self) -> Effect | None:
+    def taint_effect(self) -> TaintEffect | None:
         """The effect of the taint on unhealthy devices, None for no taint."""
         return None if self.unhealthy_taint == "off" else self.unhealthy_taint
 

@@ -1,4 +1,4 @@
-"""An XID appears in the status of the pod with the GPU, in the slices and in `gpu top`; other devices stay healthy."""
+"""An XID appears in the status of the pod with the GPU, in slices and in `dra-sdk top`; other devices stay healthy."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def device_of(cluster: Cluster, name: str, device_class: str, condition: str) ->
 
 
 def top(cluster: Cluster) -> dict[str, list[str]]:
-    """Returns the devices of `dra-sdk gpu top`, with the words of each line."""
-    command = [sys.executable, "-m", "dra_sdk.cli.main", "gpu", "top", "--kubeconfig", str(cluster.kubeconfig)]
+    """Returns the devices of `dra-sdk top`, with the words of each line."""
+    command = [sys.executable, "-m", "dra_sdk.cli.main", "top", "--kubeconfig", str(cluster.kubeconfig)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return {words[1]: words for line in lines if len(words := line.split()) > 1}
 

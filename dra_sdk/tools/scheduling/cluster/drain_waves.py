@@ -41,14 +41,14 @@ class DrainWave:
         return compare_outcomes(self.before, self.after)
 
     @property
-    def homeless(self) -> tuple[ObjectKey, ...]:
+    def unplaced(self) -> tuple[ObjectKey, ...]:
         """The pods, and claims without a pod, that have a node before the wave and none in it."""
         return tuple(each.subject for each in self.changes if each.lost)
 
     @property
     def fits(self) -> bool:
         """Whether the wave takes nothing away."""
-        return not self.homeless
+        return not self.unplaced
 
 
 def waves_of(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
@@ -59,7 +59,7 @@ def waves_of(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
 def drain_in_waves(start: SchedulingOutcome, waves: Sequence[Sequence[str]], upgrade: Upgrade) -> Iterator[DrainWave]:
     """Drain these nodes, wave by wave; WhatIfError for a node that does not exist.
 
-    The cluster after the last wave has been uncordoned is `settled(wave)` of the last one.
+    The cluster after the last wave has been uncordoned is `uncordoned(wave)` of the last one.
     """
     before = start
     for nodes in waves:
@@ -71,17 +71,17 @@ def drain_in_waves(start: SchedulingOutcome, waves: Sequence[Sequence[str]], upg
         after = schedule(upgrade(drained, nodes))
         found = DrainWave(tuple(nodes), before, after, tuple(sorted(blocked)))
         yield found
-        before = settled(found)
+        before = uncordoned(found)
 
 
-def settled(wave: DrainWave) -> SchedulingOutcome:
+def uncordoned(wave: DrainWave) -> SchedulingOutcome:
     """Return the cluster after the nodes of a wave were uncordoned, with the pods that wait scheduled again."""
     before = wave.before.snapshot.nodes_by_name
     cordoned = {name for name in wave.nodes if not (before[name].get("spec") or {}).get("unschedulable")}
-    nodes = [_uncordoned(each) for each in wave.after.snapshot.nodes if each["metadata"]["name"] in cordoned]
+    nodes = [_schedulable(each) for each in wave.after.snapshot.nodes if each["metadata"]["name"] in cordoned]
     return schedule(wave.after.snapshot.with_objects(nodes))
 
 
-def _uncordoned(node: JSON) -> JSON:
+def _schedulable(node: JSON) -> JSON:
     spec = {key: value for key, value in (node.get("spec") or {}).items() if key != "unschedulable"}
     return node | {"spec": spec}

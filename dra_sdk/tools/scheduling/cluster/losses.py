@@ -20,7 +20,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
-from dra_sdk.tools.scheduling.cluster.snapshot import FIELD_OF_KIND, ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, object_key
 from dra_sdk.tools.scheduling.cluster.what_if import DeviceTaintSelector, NodeTemplate, WhatIfError
 
 DeviceKey = tuple[str, str, str]
@@ -111,11 +111,3 @@ def hardware_marks(device: JSON) -> Iterator[tuple[str, str]]:
     for name, value in (device.get("attributes") or {}).items():
         if name.endswith(_HARDWARE) and "string" in value:
             yield "uuid" if name.lower().endswith("uuid") else "pciBusID", str(value["string"])
-
-
-def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
-    """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
-    added = [each for name in FIELD_OF_KIND.values() for each in getattr(objects, name)]
-    changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
-    removed = [pod_of(each) for each in snapshot.pods if object_key(each) in changed]
-    return with_recreated_pods(snapshot, removed).with_objects(added)

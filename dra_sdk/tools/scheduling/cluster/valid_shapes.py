@@ -78,10 +78,6 @@ class ValidShapes:
         return len(text) <= self._profile.limits.attribute_value_length and text.isascii()
 
 
-def _is_anything(text: str) -> bool:  # noqa: ARG001 (a rule that everything keeps)
-    return True
-
-
 def _is_subdomain(text: str) -> bool:
     return bool(text) and not any(dns_subdomain(text, ""))
 
@@ -106,9 +102,9 @@ def _is_time(text: str) -> bool:
 
 
 _RULES: Final[Mapping[Place, Rule]] = {
-    ("metadata", "uid"): _is_anything,
-    ("metadata", "resourceVersion"): _is_anything,
-    ("metadata", "managedFields", ANY, "time"): _is_anything,
+    ("metadata", "uid"): lambda _text: True,
+    ("metadata", "resourceVersion"): lambda _text: True,
+    ("metadata", "managedFields", ANY, "time"): lambda _text: True,
     ("metadata", "name"): _is_subdomain,
     ("metadata", "generateName"): _is_prefix,
     ("metadata", "creationTimestamp"): _is_time,

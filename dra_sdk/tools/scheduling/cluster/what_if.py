@@ -23,6 +23,7 @@ from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.snapshot import (
+    FIELD_OF_KIND,
     HOSTNAME_LABEL,
     Count,
     ObjectKey,
@@ -30,6 +31,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     generated_name,
     generated_uid,
     no_count,
+    object_key,
 )
 from dra_sdk.wire.profile import ServerProfile
 
@@ -393,3 +395,11 @@ def _try_nodes(
     return NodeSuggestion(
         template.name, len(used & set(names)), placed, tuple(each for each in unsatisfied if each in left)
     )
+
+
+def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
+    """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
+    added = [each for name in FIELD_OF_KIND.values() for each in getattr(objects, name)]
+    changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
+    removed = [pod_of(each) for each in snapshot.pods if object_key(each) in changed]
+    return with_recreated_pods(snapshot, removed).with_objects(added)

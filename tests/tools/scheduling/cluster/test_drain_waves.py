@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import WhatIfError, schedule
-from dra_sdk.tools.scheduling.cluster.drain_waves import drain_in_waves, settled, waves_of
-from dra_sdk.tools.scheduling.cluster.losses import replaced
+from dra_sdk.tools.scheduling.cluster.drain_waves import drain_in_waves, uncordoned, waves_of
+from dra_sdk.tools.scheduling.cluster.what_if import replaced
 from tests.tools.scheduling.cluster.objects import cluster, gpus, node, nodes_of, obj, pod, template
 
 
@@ -39,13 +39,13 @@ def test_pods_move_from_wave_to_wave():
     ]
     assert [[each.subject[1] for each in wave.changes] for wave in waves] == [["p"], ["q"], ["p"]]
     assert all(wave.fits for wave in waves)
-    assert not any((each.get("spec") or {}).get("unschedulable") for each in settled(waves[-1]).snapshot.nodes)
+    assert not any((each.get("spec") or {}).get("unschedulable") for each in uncordoned(waves[-1]).snapshot.nodes)
 
 
 def test_a_wave_that_is_too_large():
     waves = list(drain_in_waves(three_nodes(*gpu_pods("p", "q")), waves_of("abc", 2), same))
     assert [each.fits for each in waves] == [False, True]
-    assert waves[0].homeless == (("default", "q"),)
+    assert waves[0].unplaced == (("default", "q"),)
     assert nodes_of(waves[1].before) == {"p": "c", "q": "a"}, "the waiting pod has a node once they are uncordoned"
 
 
@@ -53,7 +53,7 @@ def test_a_node_that_was_cordoned_stays_so():
     start = three_nodes()
     cordoned = [each | {"spec": {"unschedulable": True}} for each in start.snapshot.nodes[:1]]
     (wave,) = drain_in_waves(schedule(start.snapshot.with_objects(cordoned)), [("a", "b")], same)
-    found = {each["metadata"]["name"]: each["spec"].get("unschedulable") for each in settled(wave).snapshot.nodes}
+    found = {each["metadata"]["name"]: each["spec"].get("unschedulable") for each in uncordoned(wave).snapshot.nodes}
     assert found == {"a": True, "b": None, "c": None}
 
 
@@ -66,7 +66,7 @@ def test_slices_after_the_upgrade_are_seen_by_the_next_wave():
     start = three_nodes(*gpu_pods("p", "q", "r", "s"), devices=2)
     waves = list(drain_in_waves(start, waves_of("abc", 1), upgrade))
     assert [each.fits for each in waves] == [True, False, False]
-    assert len(settled(waves[-1]).unplaced) == 1
+    assert len(uncordoned(waves[-1]).unplaced) == 1
 
 
 def test_budgets_that_a_drain_waits_for():

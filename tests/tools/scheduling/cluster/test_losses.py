@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import DeviceTaintSelector, WhatIfError, schedule
-from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node, replaced
+from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node
+from dra_sdk.tools.scheduling.cluster.what_if import replaced
 from tests.tools.scheduling.cluster.objects import DRIVER, claim, cluster, gpus, node, nodes_of, obj, pod, template
 
 COUNTERS = [{"name": "gpu-0", "counters": {"memory": {"value": "4"}}}]

@@ -1,19 +1,30 @@
-"""What `simulate` and `explain` say beside the table: preemptions, waves, slices that differ, plans, fragmentation."""
+"""What `simulate` and `explain` report beside the table: a function for each section."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dra_sdk.cli.what_if import change_line
 from dra_sdk.model import JSON
 from dra_sdk.texts import counted, shortened
-from dra_sdk.tools.scheduling.cluster import ObjectKey, SchedulingOutcome, Snapshot, compare_outcomes, display_name
+from dra_sdk.tools.scheduling.cluster import (
+    NO_NODE_PREFIX,
+    NodeSuggestion,
+    ObjectKey,
+    PlacementChange,
+    PlacementState,
+    SchedulingOutcome,
+    Snapshot,
+    compare_outcomes,
+    display_name,
+    suggest_nodes,
+)
 from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
 from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave
 from dra_sdk.tools.scheduling.cluster.eviction_plan import EvictionPlan, PlannedEviction
 from dra_sdk.tools.scheduling.cluster.fragmentation import Fragmentation, driver_fragmentation, pool_fragmentation
 from dra_sdk.tools.scheduling.cluster.slice_changes import DeviceChange, compare_slices
+from dra_sdk.tools.scheduling.cluster.snapshot import Count, no_count
 
 MAX_NAMES: Final = 8
 """The most names in one line."""
@@ -96,6 +107,54 @@ def _device_change(change: DeviceChange) -> str:
 
 def _value(value: Any) -> str:
     return "none" if value is None else str(value)
+
+
+# -- what changes
+
+
+def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str = "") -> list[str]:
+    """A line for each pod or claim whose placement differs; `when` is added to the heading."""
+    found = [change_line(each) for each in compare_outcomes(before, after)]
+    return [f"What changes{when}:", *(f"  {each}" for each in found)] if found else [f"Nothing changes{when}."]
+
+
+def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
+    """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
+    reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
+    if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
+        return []
+    found = suggest_nodes(outcome, original, count)
+    if not found:
+        return ["Would a new node help? No: no node like the existing ones would change anything."]
+    best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]
+    return [f"Would a new node help? {_advice(found[0], [each.like for each in best])}"]
+
+
+def _advice(found: NodeSuggestion, likes: Sequence[str]) -> str:
+    nodes = counted(found.nodes, "more node")
+    enough = f"{nodes} like {' or '.join(likes)} would be enough for {_key_names(found.placed)}"
+    return f"In part: {enough}, not for {_key_names(found.left)}." if found.left else f"Yes: {enough}."
+
+
+def _key_names(keys: Sequence[ObjectKey]) -> str:
+    return shortened([display_name(each) for each in keys], MAX_NAMES)
+
+
+def change_line(change: PlacementChange) -> str:
+    """One pod or claim, with its node and devices before and after."""
+    subject = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
+    if change.after is None:
+        return f"{subject}: no longer exists"
+    before = _placement(change.before) if change.before else "did not exist"
+    line = f"{subject}: {before} → {_placement(change.after, change.reason)}"
+    return f"{line} (evicted: {change.evicted})" if change.evicted else line
+
+
+def _placement(situation: PlacementState, reason: str = "") -> str:
+    if situation.node is None:
+        return f"not placed, {reason}" if reason else "not placed"
+    devices = ", ".join(f"{request} {' + '.join(names)}" for request, names in situation.devices.items())
+    return f"{situation.node} with {devices}" if devices else situation.node
 
 
 # -- waves

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from dra_sdk.cli.output import Color
-from dra_sdk.cli.usage import UNHEALTHY, DeviceUsage, Use
 from dra_sdk.hardware import NUMA_NODE
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.usage.device_usage import UNHEALTHY, DeviceUsage, Use
 
 Row = list[str]
 Describe = Callable[[DeviceUsage], str]
-_NONE: Final = "-"
+NONE: Final = "-"
 _MEMORY: Final = "memory"
 _WHAT: Final = ("profile", "partitionProfile", "productName", "model", "ifName", "interfaceName", "resourceName")
 """The attributes that say what a device is; the first one that exists is shown."""
@@ -22,7 +21,6 @@ _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
 _NO_DECIMALS_FROM: Final = 10
 _MAX_CAPACITIES: Final = 2
 """The most capacities that have a column; hardware with `memory` has only that."""
-_COLORS: Final = {"in use": Color.BLUE, "shared": Color.BLUE, "free": Color.GREEN, "tainted": Color.RED}
 
 
 def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> tuple[Row, list[Row]]:
@@ -60,15 +58,6 @@ def usage_json(devices: Sequence[DeviceUsage]) -> list[dict[str, Any]]:
     ]
 
 
-def cell_color(heading: str, cell: str) -> Color | None:
-    """The colour of a cell on a terminal: states, and health other than `ok`."""
-    if heading == "HEALTH" and cell not in {"ok", _NONE, ""}:
-        return Color.RED if cell.startswith("unhealthy") else Color.YELLOW
-    if heading != "STATE":
-        return None
-    return next((color for word, color in _COLORS.items() if cell.startswith(word)), None)
-
-
 # -- columns
 
 
@@ -77,7 +66,7 @@ def _columns(devices: Sequence[DeviceUsage]) -> list[tuple[str, Describe]]:
     found = [
         (heading, describe)
         for heading, describe in (("TYPE", _type), ("WHAT", _what))
-        if any(describe(each) != _NONE for each in devices)
+        if any(describe(each) != NONE for each in devices)
     ]
     if not found and any(each.attribute(NUMA_NODE) is not None for each in devices):
         found.append(("NUMA", _numa))
@@ -91,23 +80,23 @@ def _capacities(devices: Sequence[DeviceUsage]) -> list[str]:
 
 
 def _type(device: DeviceUsage) -> str:
-    return str(device.attribute("type") or _NONE)
+    return str(device.attribute("type") or NONE)
 
 
 def _what(device: DeviceUsage) -> str:
-    return str(next((value for name in _WHAT if (value := device.attribute(name))), _NONE))
+    return str(next((value for name in _WHAT if (value := device.attribute(name))), NONE))
 
 
 def _numa(device: DeviceUsage) -> str:
     value = device.attribute(NUMA_NODE)
-    return _NONE if value is None else str(value)
+    return NONE if value is None else str(value)
 
 
 def _capacity_column(name: str) -> Describe:
     def describe(device: DeviceUsage) -> str:
         total = device.capacity(name)
         if total is None:
-            return _NONE
+            return NONE
         return f"{_rounded(device.consumed(name))}/{_rounded(total)}" if device.shared else _rounded(total)
 
     return describe
@@ -130,14 +119,14 @@ def _hardware_rows(
     devices: list[DeviceUsage], columns: Sequence[tuple[str, Describe]], *, all_partitions: bool
 ) -> Iterator[Row]:
     """The rows of one piece of hardware: whole devices first, then its parts, indented."""
-    empty = [_NONE] * len(columns)
+    empty = [NONE] * len(columns)
     whole = [each for each in devices if not each.is_part]
     parts = [each for each in devices if each.is_part]
     if not whole and len(parts) > 1:
         first = parts[0]
-        product = str(first.attribute("productName") or _NONE)
-        about = [product if heading == "WHAT" else _NONE for heading, _ in columns]
-        yield [first.place, first.hardware, *about, *[_NONE] * 4]
+        product = str(first.attribute("productName") or NONE)
+        about = [product if heading == "WHAT" else NONE for heading, _ in columns]
+        yield [first.place, first.hardware, *about, *[NONE] * 4]
     for each in whole:
         yield from _device_rows(each, columns, "")
     indent = "  " if len(devices) > 1 else ""
@@ -151,19 +140,19 @@ def _hardware_rows(
     if left:
         states = Counter(each.state for each in left)
         text = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
-        yield [left[0].place, f"{indent}{len(left)} more", *empty, _NONE, text, _NONE, _NONE]
+        yield [left[0].place, f"{indent}{len(left)} more", *empty, NONE, text, NONE, NONE]
 
 
 def _device_rows(device: DeviceUsage, columns: Sequence[tuple[str, Describe]], indent: str) -> Iterator[Row]:
     about = [describe(device) for _, describe in columns]
     cells = [device.place, indent + device.name, *about, _health(device), device.state]
-    yield [*cells, *(_use_cells(device.uses[0]) if device.uses else (_NONE, _NONE))]
+    yield [*cells, *(_use_cells(device.uses[0]) if device.uses else (NONE, NONE))]
     for use in device.uses[1:]:
         yield [""] * len(cells) + list(_use_cells(use))
 
 
 def _use_cells(use: Use) -> tuple[str, str]:
-    return use.claim + (" (admin)" if use.admin else ""), ", ".join(use.pods) or _NONE
+    return use.claim + (" (admin)" if use.admin else ""), ", ".join(use.pods) or NONE
 
 
 def _health(device: DeviceUsage) -> str:

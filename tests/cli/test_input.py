@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.cli.sources import file_names, read_file
+from dra_sdk.cli.input import file_names, read_file
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import runner

@@ -1,42 +1,28 @@
-"""The what-if flags of `simulate` and `explain`: how they change the cluster, and the lines about what changes."""
+"""The what-if flags of `simulate` and `explain`, and how they change a cluster."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Final
 
-from dra_sdk.cli.sources import read_file, read_kinds
+from dra_sdk.cli.input import read_file, read_kinds
 from dra_sdk.model import JSON
-from dra_sdk.texts import counted, shortened
 from dra_sdk.tools.scheduling.cluster import (
-    NO_NODE_PREFIX,
     DeviceTaintSelector,
-    NodeSuggestion,
     NodeTemplate,
-    ObjectKey,
-    PlacementChange,
-    PlacementState,
-    SchedulingOutcome,
     Snapshot,
     add_nodes,
     add_taint,
-    compare_outcomes,
-    display_name,
     drain,
     read_snapshot,
-    suggest_nodes,
 )
-from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node, replaced
-from dra_sdk.tools.scheduling.cluster.snapshot import Count, no_count
-from dra_sdk.tools.scheduling.cluster.what_if import free_node_names
+from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node
+from dra_sdk.tools.scheduling.cluster.what_if import free_node_names, replaced
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.slices import DeviceTaint
 from dra_sdk.wire.validation.devices import taint as taint_problems
 from dra_sdk.wire.validation.names import dns_subdomain
 
-MAX_NAMES: Final = 8
-"""The most names in one line."""
 MAX_NODES: Final = 10_000
 """The most nodes that one flag adds."""
 _ANY: Final = "*"
@@ -97,6 +83,17 @@ def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_wave_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag."""
+    parser.add_argument(
+        "--waves",
+        type=_count,
+        metavar="N",
+        help="drain the nodes of --drain, or all nodes, N at a time, and uncordon them before the next ones; "
+        "slices of --override replace those of a node when it is drained",
+    )
+
+
 def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
     """The cluster after the changes, None without these flags. New nodes are like those of `original`. WhatIfError."""
     flags = ("override", "add_node", "add_nodes", "taint", "lose", "drain", "lose_node")
@@ -124,53 +121,6 @@ def overrides(original: Snapshot, arguments: argparse.Namespace) -> list[Snapsho
     """The objects of each --override file."""
     kinds = read_kinds(arguments.workloads)
     return [read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot for each in arguments.override]
-
-
-def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str = "") -> list[str]:
-    """A line for each pod or claim whose placement differs; `when` is added to the heading."""
-    found = [change_line(each) for each in compare_outcomes(before, after)]
-    return [f"What changes{when}:", *(f"  {each}" for each in found)] if found else [f"Nothing changes{when}."]
-
-
-def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
-    """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
-    reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
-    if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
-        return []
-    found = suggest_nodes(outcome, original, count)
-    if not found:
-        return ["Would a new node help? No: no node like the existing ones would change anything."]
-    best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]
-    return [f"Would a new node help? {_advice(found[0], [each.like for each in best])}"]
-
-
-def _advice(found: NodeSuggestion, likes: Sequence[str]) -> str:
-    nodes = counted(found.nodes, "more node")
-    like = " or ".join(likes)
-    if not found.left:
-        return f"Yes: {nodes} like {like} would be enough for {_names(found.placed)}."
-    return f"In part: {nodes} like {like} would be enough for {_names(found.placed)}, not for {_names(found.left)}."
-
-
-def _names(keys: Sequence[ObjectKey]) -> str:
-    return shortened([display_name(each) for each in keys], MAX_NAMES)
-
-
-def change_line(change: PlacementChange) -> str:
-    """One pod or claim, with its node and devices before and after."""
-    subject = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
-    if change.after is None:
-        return f"{subject}: no longer exists"
-    before = _placement(change.before) if change.before else "did not exist"
-    line = f"{subject}: {before} → {_placement(change.after, change.reason)}"
-    return f"{line} (evicted: {change.evicted})" if change.evicted else line
-
-
-def _placement(situation: PlacementState, reason: str = "") -> str:
-    if situation.node is None:
-        return f"not placed, {reason}" if reason else "not placed"
-    devices = ", ".join(f"{request} {' + '.join(names)}" for request, names in situation.devices.items())
-    return f"{situation.node} with {devices}" if devices else situation.node
 
 
 def _node_and_model(text: str) -> tuple[str, str]:
@@ -209,3 +159,9 @@ def _device_selector(text: str) -> DeviceTaintSelector:
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
     return DeviceTaintSelector(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of nodes, at least 1")
+    return int(text)

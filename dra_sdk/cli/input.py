@@ -1,14 +1,17 @@
-"""The cluster that `simulate` and `explain` look at: objects from files, from drivers and from a running cluster."""
+"""The objects that commands look at: from files, from drivers and from a running cluster."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text
+from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
 from dra_sdk.cli.live_cluster import (
     LiveCluster,
     add_connection_flags,
@@ -19,28 +22,135 @@ from dra_sdk.cli.live_cluster import (
 )
 from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.cli.progress import phase
-from dra_sdk.cli.sources import (
-    STDIN,
-    OpenedDriver,
-    add_kind_flags,
-    discovered_slices,
-    file_names,
-    file_title,
-    opened_driver,
-    read_kinds,
-    read_objects,
-)
-from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.runtime.settings import node_name, read_settings
+from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
-from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
+from dra_sdk.tools.scheduling.cluster.list_files import read_list
+from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE, Count, no_count
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
+from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 
+STDIN: Final = "-"
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_RENDER_SECONDS: Final = 120
 BAD_INPUT: Final = 2
 DEFAULT_NODE: Final = "node-1"
 MAX_NAMES: Final = 5
 """The most names in one note."""
+
+
+# -- files
+
+
+def read_content(name: str) -> bytes:
+    """The content of a file, or of standard input for `-`, or what a chart or a kustomization renders to.
+
+    SettingsError if it cannot be read.
+    """
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read()
+        return _rendered(name) if Path(name).is_dir() else Path(name).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read {name}: {error.strerror}") from error
+
+
+def file_names(names: Iterable[str]) -> Iterator[str]:
+    """The names with those of its YAML and JSON files in place of each directory; charts and kustomizations stay.
+
+    So do directories without such files, which `read_file` refuses. Directories below are not read, as by
+    `kubectl apply -f`.
+    """
+    for name in names:
+        if not is_directory(Path(name)) or _renderers(name):
+            yield name
+            continue
+        found = sorted(str(each) for each in Path(name).iterdir() if each.suffix in _SUFFIXES and each.is_file())
+        yield from found or [name]
+
+
+def _renderers(name: str) -> tuple[str, list[list[str]]] | None:
+    """What a directory is, and the commands of which each one renders it; None for a directory of files."""
+    path = Path(name)
+    if (path / "Chart.yaml").is_file():
+        return "a Helm chart", [["helm", "template", name]]
+    if any((path / each).is_file() for each in ("kustomization.yaml", "kustomization.yml", "Kustomization")):
+        return "a kustomization", [["kubectl", "kustomize", name], ["kustomize", "build", name]]
+    return None
+
+
+def _rendered(name: str) -> bytes:
+    """What a chart or a kustomization renders to, by the tool for it; SettingsError if it is missing or fails."""
+    found = _renderers(name)
+    if found is None:
+        raise SettingsError(f"cannot read {name}: it is a directory without files that end in {', '.join(_SUFFIXES)}")
+    what, commands = found
+    command = next((each for each in commands if shutil.which(each[0])), None)
+    if command is None:
+        tools, first = " or ".join(each[0] for each in commands), " ".join(commands[0])
+        raise SettingsError(f"{name} is {what}, which needs {tools}: install it, or give the output of `{first}`")
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_RENDER_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise SettingsError(f"`{' '.join(command)}` did not end within {_RENDER_SECONDS} s") from error
+    if done.returncode:
+        raise SettingsError(f"`{' '.join(command)}` failed: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def file_title(name: str) -> str:
+    """The name of a file in messages."""
+    return "<stdin>" if name == STDIN else name
+
+
+def read_file(name: str) -> ObjectSource:
+    """The objects in a file; SettingsError if it cannot be read, InvalidObjectError if it is not YAML or JSON."""
+    title, content = file_title(name), read_content(name)
+    try:
+        return ObjectSource(title, read_documents(content, title))
+    except InvalidObjectError as error:
+        if b"{{" not in content:
+            raise
+        hint = "it looks like a template; give the directory of its Helm chart, or the output of `helm template`"
+        raise InvalidObjectError(title, [*error.problems, hint]) from error
+
+
+def read_objects(name: str, count: Count = no_count) -> ObjectSource:
+    """As `read_file`, but the items of a large List are documents of their own, and are read one by one.
+
+    count: is told how many bytes of such a List are read, and of how many.
+    """
+    items = read_list(Path(name), count=count) if name != STDIN else None
+    return read_file(name) if items is None else ObjectSource(file_title(name), items)
+
+
+def add_kind_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for kinds that are not known here."""
+    parser.add_argument(
+        "--workloads",
+        type=Path,
+        metavar="FILE",
+        help="YAML: a list of kinds with pod templates: kind, group, template, replicas, items, item, name, default",
+    )
+    parser.add_argument(
+        "--ignore-kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="pass over objects of this kind, even if it may need devices; may be repeated",
+    )
+
+
+def read_kinds(file: Path | None) -> WorkloadKinds:
+    """The built-in kinds with pod templates and those of a user's file; SettingsError, InvalidObjectError."""
+    kinds = WorkloadKinds()
+    for each in read_file(str(file)).documents if file else ():
+        kinds = kinds.with_rows(each.value, str(file))
+    return kinds
+
+
+# -- a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +190,7 @@ def add_scenario_flags(parser: Parser) -> None:
         "--node",
         action="append",
         default=[],
-        type=from_text(node_name),
+        type=from_text(_node_name),
         metavar="NAME",
         help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
     )
@@ -160,18 +270,17 @@ def print_bad_input(error: DraError) -> int:
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
     if not arguments.driver and (arguments.fixture or arguments.node):
         raise SettingsError("--fixture and --node need --driver NAME")
-    for driver in opened_drivers(arguments):
-        yield from discovered_slices(driver, profile)
+    if arguments.driver:
+        from dra_sdk.cli.driver_input import discovered_slices, opened_drivers  # noqa: PLC0415 (imports the node's half)
+
+        for driver in opened_drivers(arguments):
+            yield from discovered_slices(driver, profile)
 
 
-def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
-    """Each of the drivers that the flags name, one after the other."""
-    nodes = list(dict.fromkeys(arguments.node))
-    if arguments.driver and not nodes:
-        nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
-    for name in dict.fromkeys(arguments.driver):
-        with opened_driver(name, arguments.fixture, nodes) as driver:
-            yield driver
+def _node_name(text: str) -> str:
+    from dra_sdk.node.runtime.settings import node_name  # noqa: PLC0415 (imports the node's half)
+
+    return node_name(text)
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

@@ -49,6 +49,15 @@ class CakeDriver:
     def dra_prepare(self, claim):
         return []
 '''
+CAST = """\
+from bell_driver_of_tests import BellDriver
+from dra_sdk import Device
+
+
+class FixtureDriver(BellDriver):
+    def dra_discover(self, node):
+        return [Device(f"cast-{name}") for name in (node.root / "bells").read_text().split()]
+"""
 PIECES = """\
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -98,6 +107,18 @@ def test_a_fixture_of_the_driver_is_read(run):
     assert [row[1] for row in result.cells] == ["node-1"] * 3
     names = {row[4] for row in result.cells}
     assert names == {f"bell.example.com/node-1/{name}" for name in ("small", "middle", "large")}
+
+
+def test_a_driver_can_have_another_class_for_fixtures(run, tmp_path, monkeypatch):
+    """It is loaded for a fixture only, of whatever kind."""
+    (tmp_path / "bell_driver_of_tests/fixtures/__init__.py").write_text(CAST)
+    monkeypatch.delitem(sys.modules, "bell_driver_of_tests.fixtures", raising=False)
+    assert {row[4] for row in run(*BELL, "--fixture", "tower").cells} == {
+        f"bell.example.com/node-1/cast-{name}" for name in ("small", "middle", "large")
+    }
+    assert '"cast-only"' in run(*BELL, "--fixture", "chapel", "-o", "json").out
+    assert "dra_discover of driver bell.example.com failed: FileNotFoundError" in run(*BELL).err
+    assert "fixtures of driver bell_driver_of_tests:BellDriver: tower" in run(*BELL, "--fixture", "cathedral").err
 
 
 def test_a_directory_is_read_for_several_nodes(run):

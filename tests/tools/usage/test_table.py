@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.cli.usage import DeviceUsage, device_usage, usage_summary
-from dra_sdk.cli.usage_table import usage_json, usage_table
+from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, usage_summary
+from dra_sdk.tools.usage.table import usage_json, usage_table
 
 JSON = dict[str, Any]
 BUS = "resource.kubernetes.io/pciBusID"

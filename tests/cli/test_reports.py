@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from dra_sdk.cli.answers import plan_lines
+from dra_sdk.cli.reports import plan_lines
 from dra_sdk.tools.scheduling.cluster.eviction_plan import EvictionPlan, PlannedEviction
 from tests.cli.commands import EXAMPLES, runner
 

@@ -1,0 +1,1 @@
+"""Which claims use which devices, and the tables about that."""
