@@ -40,7 +40,7 @@ class DaemonSpec(ABC):
 
     claim: UID of the claim that it belongs to.
     devices: UUIDs of the devices that it serves.
-    process: its pid and its start time (see `Effects.started`); empty if they are not known.
+    process: its pid and its start time (see `NodeEffects.started`); empty if they are not known.
     """
 
     claim: str

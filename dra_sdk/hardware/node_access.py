@@ -1,11 +1,11 @@
 """Acting on a node: writing files of the kernel, running programs, starting and ending daemons, all with a deadline.
 
-`Effects` is one narrow protocol, so that a test can record, refuse or imitate each action. `NodeAccess` is a node with
-its root, its effects and the time of a call.
+`NodeEffects` is one narrow protocol, so that a test can record, refuse or imitate each action. `NodeAccess` is a node
+with its root, its effects and the time of a call.
 
 The kernel may never return from a write to sysfs, for example if a device that is bound to a driver does not answer. A
 process that waits for that cannot be killed. So a child process writes: when its time is over, the caller gets an
-error, and the child is left to the kernel. `Effects.pending` lists these writes, also those of an earlier process.
+error, and the child is left to the kernel. `NodeEffects.pending` lists these writes, also those of an earlier process.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PendingWrite:
     path: the file.
     text: what is written.
     pid: the process that writes.
-    started: its start time, see `Effects.started`.
+    started: its start time, see `NodeEffects.started`.
     """
 
     path: Path
@@ -117,7 +117,7 @@ class PendingWrite:
         return f"process {self.pid} has been writing {self.text.strip()!r} to {self.path} for {seconds}"
 
 
-class Effects(Protocol):
+class NodeEffects(Protocol):
     """What can be done to a node."""
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
@@ -151,10 +151,10 @@ class Effects(Protocol):
 
 
 class SystemEffects:
-    """`Effects` on the machine on which this process runs."""
+    """`NodeEffects` on the machine on which this process runs."""
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
-        """See `Effects.write`."""
+        """See `NodeEffects.write`."""
         failed = f"cannot write {text.strip()!r} to {path}"
         if timeout is not None:
             check_not_pending(self, path, text)
@@ -166,7 +166,7 @@ class SystemEffects:
             raise WriteError(f"{failed}: {error.strerror}") from error
 
     def pending(self) -> list[PendingWrite]:
-        """See `Effects.pending`."""
+        """See `NodeEffects.pending`."""
         _reap()
         others = [each for pid in _pids() if (each := self._of_another(pid))]
         with _lock:
@@ -174,11 +174,11 @@ class SystemEffects:
             return [*_pending, *others]
 
     def is_mount(self, path: Path) -> bool:
-        """See `Effects.is_mount`."""
+        """See `NodeEffects.is_mount`."""
         return path.is_mount()
 
     def run(self, command: Command) -> str:
-        """See `Effects.run`."""
+        """See `NodeEffects.run`."""
         _reap()
         try:
             process = subprocess.Popen(
@@ -206,7 +206,7 @@ class SystemEffects:
         return output
 
     def start(self, command: Command, log: Path) -> int:
-        """See `Effects.start`."""
+        """See `NodeEffects.start`."""
         _reap()
         try:
             with log.open("ab") as output:
@@ -225,7 +225,7 @@ class SystemEffects:
         return child.pid
 
     def running(self, marker: str) -> list[int]:
-        """See `Effects.running`."""
+        """See `NodeEffects.running`."""
         _reap()
         wanted = marker.encode()
         with _lock:  # the kernel shows the environment of a process a moment after its start
@@ -235,12 +235,12 @@ class SystemEffects:
         return [pid for _, pid in sorted((time, pid) for pid, time in times.items() if time is not None)]
 
     def started(self, pid: int) -> int | None:
-        """See `Effects.started`."""
+        """See `NodeEffects.started`."""
         fields = _stat(pid)
         return int(fields[_START_TIME]) if fields else None
 
     def kill(self, pids: Sequence[int], *, force: bool = False) -> None:
-        """See `Effects.kill`."""
+        """See `NodeEffects.kill`."""
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL if force else signal.SIGTERM)
@@ -283,7 +283,7 @@ class SystemEffects:
         return PendingWrite(Path(path), text, pid, started)
 
 
-def check_not_pending(effects: Effects, path: Path, text: str) -> None:
+def check_not_pending(effects: NodeEffects, path: Path, text: str) -> None:
     """Raise WriteError if a write to the file is pending: the kernel may carry it out after this one.
 
     The files of a driver by which all its devices are bound are an exception: there, only the same device is refused.
@@ -373,7 +373,7 @@ class NodeAccess:
     """
 
     root: Path
-    effects: Effects
+    effects: NodeEffects
     clock: Clock = field(default_factory=Clock)
 
     def within(self, seconds: float) -> Self:
@@ -397,7 +397,7 @@ class NodeAccess:
     def write(self, path: Path, text: str, seconds: float = WRITE_SECONDS) -> None:
         """Write to a file of sysfs or procfs in a child process, within `seconds` and the time that is left.
 
-        Raises WriteError with file and text, also if the kernel does not return in time; see `Effects.write`.
+        Raises WriteError with file and text, also if the kernel does not return in time; see `NodeEffects.write`.
         """
         self.effects.write(path, text, max(self.clock.left(seconds), _SHORTEST))
 

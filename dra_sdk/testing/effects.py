@@ -1,4 +1,4 @@
-"""`Effects` on a node made of files: what a driver does to it is recorded, and can be made to fail or to hang.
+"""`NodeEffects` on a node made of files: what a driver does to it is recorded, and can be made to fail or to hang.
 
     effects = node.effects                                  # of a FakeNode
     effects.fail_call(2, after=True)                        # the second call from now on takes effect, and fails
@@ -44,7 +44,7 @@ class _HungWrite:
 
 
 class FakeEffects(SystemEffects):
-    """`Effects` on the node below `root`.
+    """`NodeEffects` on the node below `root`.
 
     calls: what was done, in order, as `write PATH`, `run PROGRAM ARGUMENT…` or `start PROGRAM ARGUMENT…`.
     commands: the programs and daemons among them.
@@ -96,7 +96,7 @@ class FakeEffects(SystemEffects):
         return self.running(f"{_NODE}={self.root}")
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
-        """See `Effects.write`."""
+        """See `NodeEffects.write`."""
         if timeout is not None:
             check_not_pending(self, path, text)
         failed = f"cannot write {text.strip()!r} to {path}"
@@ -113,15 +113,15 @@ class FakeEffects(SystemEffects):
             raise WriteError(f"{failed}: injected")
 
     def pending(self) -> list[PendingWrite]:
-        """See `Effects.pending`."""
+        """See `NodeEffects.pending`."""
         return [each.write for each in self._hung]
 
     def is_mount(self, path: Path) -> bool:
-        """See `Effects.is_mount`."""
+        """See `NodeEffects.is_mount`."""
         return path in self.mounts
 
     def run(self, command: Command) -> str:
-        """See `Effects.run`."""
+        """See `NodeEffects.run`."""
         error = CommandError(f"{command}: injected")
         fails = self._enter(f"run {_short(command)}", error)
         self.commands.append(command)
@@ -134,7 +134,7 @@ class FakeEffects(SystemEffects):
         return output
 
     def start(self, command: Command, log: Path) -> int:
-        """See `Effects.start`."""
+        """See `NodeEffects.start`."""
         error = CommandError(f"{command}: injected")
         fails = self._enter(f"start {_short(command)}", error)
         self.commands.append(command)

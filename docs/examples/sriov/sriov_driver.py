@@ -26,7 +26,7 @@ from dra_sdk import (
 )
 from dra_sdk.hardware import PciDevice, pci_attributes, read_pci_device, read_pci_devices, read_text, uevents
 from dra_sdk.hardware.health import HealthTracker
-from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.vfio import Passthrough, device_nodes, vfio_device
 
 ACCELERATOR = 0x12  # the PCI base class
@@ -50,7 +50,7 @@ class SriovDriver:
 
     settings_class = SriovSettings
 
-    def __init__(self, settings: SriovSettings | None = None, *, effects: Effects | None = None) -> None:
+    def __init__(self, settings: SriovSettings | None = None, *, effects: NodeEffects | None = None) -> None:
         self._iommufd, self._effects = (settings or SriovSettings()).iommufd, effects or SystemEffects()
 
     def dra_driver_info(self) -> DriverInfo:

@@ -5,8 +5,8 @@ use, null means that a field is absent. Unlike there, the case of a field name c
 null. Text must be usable: no NUL character and no unpaired surrogate, because neither can be part of an environment
 variable, a path or an argument of a process.
 
-This is a table and not pydantic models, because a prepare call checks a handful of values: importing pydantic alone
-would cost more than thousands of these checks.
+This is a table and not models on `wire.resource.base.Object`: with those a prepare takes 6 % more CPU time for one
+variable, and 18 % more for a GPU's 4 device nodes and 20 mounts (medians of 2 000 prepares each, in turn, on tmpfs).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Build the CDI spec of a claim from the container edits of its devices.
 
-These are plain functions over the author's dataclasses and dicts: three devices take some tens of microseconds.
-Pydantic models would take several times that, and their import tens of milliseconds. Only fields that are set are
-written, so that the spec declares the oldest CDI version that can hold them. The built spec passes the same checks as a
-spec that somebody else wrote.
+These are plain functions over the author's dataclasses and dicts: three devices take some tens of microseconds. Only
+fields that are set are written, so that the spec declares the oldest CDI version that can hold them. The built spec
+passes the same checks as a spec that somebody else wrote.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from dra_sdk import (
     RetriableError,
 )
 from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
-from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.sharing import Sharing
 
 SIZE: Final = "size"
@@ -168,7 +168,7 @@ class MemoryDriver:
         self,
         settings: MemorySettings | None = None,
         *,
-        effects: Effects | None = None,
+        effects: NodeEffects | None = None,
         page_size: int = mmap.PAGESIZE,
         watch_seconds: float = WATCH_SECONDS,
     ) -> None:

@@ -17,7 +17,7 @@ from dra_driver_amd.prepare import prepare, unprepare
 from dra_driver_amd.settings import AmdSettings
 from dra_sdk import Claim, DeviceHealth, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
 from dra_sdk.hardware import polling
-from dra_sdk.hardware.node_access import Effects, SystemEffects
+from dra_sdk.hardware.node_access import NodeEffects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 
 CDI_KIND: Final = "k8s.gpu.amd.com/gpu"
@@ -38,7 +38,7 @@ class AmdGpuDriver:
         self,
         settings: AmdSettings | None = None,
         *,
-        effects: Effects | None = None,
+        effects: NodeEffects | None = None,
         clock: Clock | None = None,
         interval: float = WATCH_SECONDS,
     ) -> None:

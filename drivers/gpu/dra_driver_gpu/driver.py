@@ -30,7 +30,7 @@ from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, 
 from dra_sdk.hardware import polling
 from dra_sdk.hardware.daemons import DaemonWatch
 from dra_sdk.hardware.host_paths import follow
-from dra_sdk.hardware.node_access import Effects, SystemEffects
+from dra_sdk.hardware.node_access import NodeEffects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class GpuDriver:
         settings: GpuSettings | None = None,
         *,
         nvml: Callable[[Path], Nvml] | None = None,
-        effects: Effects | None = None,
+        effects: NodeEffects | None = None,
         clock: Clock | None = None,
         fabric: Callable[[Path, str], FabricManager] | None = None,
     ) -> None:

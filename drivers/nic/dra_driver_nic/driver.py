@@ -31,7 +31,7 @@ from dra_sdk import (
     ResourcePool,
 )
 from dra_sdk.hardware import read_pci_devices, uevents
-from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
 
@@ -58,7 +58,7 @@ class NicDriver:
         self,
         settings: NicSettings | None = None,
         *,
-        effects: Effects | None = None,
+        effects: NodeEffects | None = None,
         open_namespace: OpenNamespace | None = None,
         open_rdma: OpenRdmaSocket | None = None,
         events: Callable[[], UeventSource] = LinkEvents,

@@ -66,7 +66,7 @@ class Kernel(SystemEffects):
         self.writes = 0
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
-        """See `Effects.write`."""
+        """See `NodeEffects.write`."""
         self._step()
         self.writes += 1
         self.before(path, text)
@@ -75,7 +75,7 @@ class Kernel(SystemEffects):
             self._step()
 
     def run(self, command: Command) -> str:
-        """See `Effects.run`."""
+        """See `NodeEffects.run`."""
         return super().run(replace(command, timeout=LONGEST))
 
     def _step(self) -> None:

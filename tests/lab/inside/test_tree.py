@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import run
 
 from dra_sdk.hardware import link_name
-from dra_sdk.hardware.node_access import Effects, SystemEffects, WriteError
+from dra_sdk.hardware.node_access import NodeEffects, SystemEffects, WriteError
 from dra_sdk.testing import FakeEffects
 
 OWN, VFIO = "e1000e", "vfio-pci"
@@ -38,7 +38,7 @@ STEPS = (
 """The number of the function, and the driver's file to which its address is written or its new `driver_override`."""
 
 
-def play(effects: Effects, root: Path, addresses: list[str]) -> list[tuple[object, ...]]:
+def play(effects: NodeEffects, root: Path, addresses: list[str]) -> list[tuple[object, ...]]:
     """Takes the steps. Returns for each the answer, driver and override of both functions, and whether the group has
     a device node."""
     devices = [root / "sys/bus/pci/devices" / each for each in addresses]

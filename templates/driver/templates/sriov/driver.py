@@ -16,7 +16,7 @@ from dra_sdk import (
     PreparedDevice,
 )
 from dra_sdk.hardware import PciDevice, pci_attributes, read_pci_devices, read_text, uevents
-from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.node_access import NodeEffects, NodeAccess, SystemEffects
 from dra_sdk.hardware.vfio import Passthrough, device_nodes, vfio_device
 
 NAME = "{{ cookiecutter.driver_name }}"
@@ -32,7 +32,7 @@ class {{ cookiecutter.__class }}Config(OpaqueConfig, api_version=f"{NAME}/v1"):
 class {{ cookiecutter.__class }}Driver:
     """Each virtual function is a device. Writes go through `effects`: the kernel may never return from one."""
 
-    def __init__(self, *, effects: Effects | None = None) -> None:
+    def __init__(self, *, effects: NodeEffects | None = None) -> None:
         self.effects = effects or SystemEffects()
 
     def dra_driver_info(self) -> DriverInfo:
