@@ -85,7 +85,7 @@ BLOCKS: Final = {
     },
     "docs/state.md": {"dra-sdk state": SHOWN},
     "docs/testing.md": {"from dra_sdk.testing": README},
-    "docs/top.md": {"$ dra-sdk simulate": RUN_HERE, "$ dra-sdk cpu top": "tests/test_recordings.py runs it"},
+    "docs/top.md": {"$ dra-sdk simulate": RUN_HERE, "$ dra-sdk cpu top": "`make recordings` runs it"},
     "drivers/cpu/PINNING.md": {"devices:": PART},
     "drivers/cpu/README.md": {"apiVersion:": OBJECTS, "requests:": PART, "config:": PART},
     "drivers/gpu/MIGRATION.md": {"apiVersion:": OBJECTS},
