@@ -21,6 +21,11 @@ GUARDS := tests/faults/test_protocol_guards.py
 # What `make unit` runs, here and on the newest Python.
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
+# How often `make faults` repeats what is drawn, and which of the guards have their turn: see tests/counts.py.
+FULL ?=
+faults: export DRA_SDK_FULL ?= $(FULL)
+faults: export DRA_SDK_TURN ?= $(shell expr $$(date +%s) / 86400)
+
 # Where these tests make their files: in memory if there are 4 GB for them, since there are 600 000; else where pytest does.
 unit test-drivers faults: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -k --output=fstype,avail /dev/shm 2>/dev/null | \
   awk '$$1 == "tmpfs" && $$2 > 4000000 {print "/dev/shm"}')
@@ -32,7 +37,7 @@ IMAGE := tests/cluster/test_image
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
   tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
+.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-core test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -56,7 +61,7 @@ test-drivers: $(OUTSIDE)/.installed   ## the drivers' own tests, with the SDK as
 test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Debian sid; needs root and debootstrap
 	$(BIN)/python -m tests.newest $(UNIT)
 
-faults: $(VENV)/.developed $(OUTSIDE)/.installed   ## everything that can go wrong, exhaustively
+faults: $(VENV)/.developed $(OUTSIDE)/.installed   ## everything that can go wrong; FULL=1 with ten thousand kills, a hundred thousand steps, all guards
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
 	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -n 2 --dist loadfile -m faults --timeout 300
@@ -66,6 +71,11 @@ test-template: $(VENV)/.developed   ## every kind of new driver, built, installe
 
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
 	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)
+
+test-core: $(VENV)/.developed   ## the core of test-cluster: registration, slices, prepare, CDI, pinning, a pod of each bundled driver; needs root, and Go for the first build
+	$(BIN)/python -m tests.cluster.harness check --suite $@
+	$(BIN)/python -m tests.cluster.harness build
+	$(BIN)/python -m pytest tests/cluster -m core
 
 test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, and Go for the first build
 	$(BIN)/python -m tests.cluster.harness check --suite $@

@@ -32,6 +32,7 @@ LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 def pytest_configure(config: pytest.Config) -> None:
     described = "the releases that a test is for: since=36, until=36, because=why it means nothing on others"
     config.addinivalue_line("markers", f"{MARK}({described})")
+    config.addinivalue_line("markers", "core: what CI runs each time: `make test-core`")
     config.stash[LEFT_OUT] = {}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes clusters and drivers, as Ctrl-C does
 

@@ -31,12 +31,14 @@ class Call(NamedTuple):
     hook: `discover`, `prepare` or `unprepare`.
     claim: the name of the claim, or of the node for `discover`.
     event: `begin`, `done` or `failed`.
+    at: when, as `time.monotonic` counts.
     """
 
     pid: int
     hook: str
     claim: str
     event: str
+    at: float
 
 
 class Knobs:
@@ -113,9 +115,9 @@ class Knobs:
 
     def _record(self, *words: str) -> None:
         with self._calls.open("a") as calls:
-            calls.write(" ".join([str(os.getpid()), *words]) + "\n")
+            calls.write(" ".join([str(os.getpid()), *words, str(time.monotonic())]) + "\n")
 
     def _recorded(self) -> Iterator[Call]:
         for line in self._calls.read_text().splitlines() if self._calls.exists() else ():
-            pid, *words = line.split()
-            yield Call(int(pid), *words)
+            pid, hook, claim, event, at = line.split()
+            yield Call(int(pid), hook, claim, event, float(at))

@@ -74,6 +74,7 @@ def delete(cluster: Cluster, name: str) -> None:
     cluster.wait_gone("pod", name)
 
 
+@pytest.mark.core
 def test_a_claimed_cpu_belongs_to_one_pod_and_the_others_share_what_is_left(
     cluster: Cluster, cpus: DriverUnderTest
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from signal import SIGKILL
 
+import pytest
+
 from tests.cluster.deployed import kubeconfig
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
@@ -38,6 +40,7 @@ def test_a_killed_driver_replaces_its_stale_sockets(cluster: Cluster, lamps: Dri
     lamps.wait_free()
 
 
+@pytest.mark.core
 def test_a_kubelet_restart_brings_slices_back_and_keeps_pods(cluster: Cluster, lamps: DriverUnderTest) -> None:
     run_pod(cluster, "lit")
     before, since = lamps.slices(), started_at(cluster, "lit")

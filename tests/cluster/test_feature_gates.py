@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +26,7 @@ FIELDS = {
 OFF = {*FIELDS.values(), "DRADeviceTaintRules", "DRAFractionalCapacityRange"}
 OFF |= {"ResourceHealthStatus", "ResourceHealthStatusMessage"}
 DROPPED = "probably these feature gates are disabled"
-SETTLED = 3.0  # seconds, which are enough to see a driver that repeats its writes
+FOREIGN = Path(__file__).with_name("foreign-slice.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +64,11 @@ def test_dropped_fields_are_logged_with_their_gates_and_nothing_loops(
         assert field in logged
         assert gate in logged
     before, slices = writes(old_cluster), driver.slices()
-    time.sleep(SETTLED)
-    assert writes(old_cluster) == before
+    here = FOREIGN.read_text().replace("nodeName: elsewhere", f"nodeName: {old_cluster.node_name}")
+    old_cluster.kubectl("create", "-f", "-", input=here.replace("lamps.example.com", driver.name))
+    driver.wait(lambda: writes(old_cluster) >= before + 2)  # this one, and the driver deletes it when it syncs
     assert driver.slices() == slices
+    assert writes(old_cluster) == before + 2
     assert driver.log_text().count(DROPPED) == logged.count(DROPPED)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, container, lamp, pod, request, template
 from tests.cluster.pods import printed, wait_failure
 
 
+@pytest.mark.core
 def test_the_cpu_driver_gives_a_pod_cpus_from_a_template(cluster: Cluster, cpus: DriverUnderTest) -> None:
     listed = cluster.kubectl("get", "resourceslices")
     assert "dra.cpu" in listed
@@ -44,6 +47,7 @@ def test_two_pods_never_share_a_cpu(cluster: Cluster, cpus: DriverUnderTest) -> 
     assert len(given) == len(set(given)) == 2
 
 
+@pytest.mark.core
 def test_configuration_reaches_the_container_of_its_request(cluster: Cluster, lamps: DriverUnderTest) -> None:
     requests = [request("desk", "lamp"), request("wall", "blue-lamp")]
     cluster.apply(claim("lamps", requests, [lamp(10), lamp(80, "wall")]))
@@ -82,6 +86,7 @@ def test_a_deleted_pod_frees_its_devices(cluster: Cluster, lamps: DriverUnderTes
     assert len(lamps.specs()) == 1
 
 
+@pytest.mark.core
 def test_the_events_name_a_wrong_configuration(cluster: Cluster, lamps: DriverUnderTest) -> None:
     cluster.apply(claim("too-bright", [request("desk", "lamp")], [lamp(101)]))
     uses = [{"name": "lamps", "resourceClaimName": "too-bright"}]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.processes import Process
+from tests.cluster.harness.waiting import poll
 from tests.cluster.manifests import claim, config, container, device_class, pod, request, template, where
 from tests.cluster.pods import read_pod, wait_unschedulable
 
@@ -67,13 +67,14 @@ def interfaces() -> Iterator[None]:
                 f"route add 10.205.{number}.0/24 via 10.204.{number}.2",
             )
             Path(f"/proc/sys/net/ipv4/conf/{name}/arp_ignore").write_text("2")
-        deadline = time.monotonic() + 60
-        while "tentative" in ip("-6 addr show") or "DOWN" in ip(*(f"-o link show {name}" for name in NAMES)):
-            assert time.monotonic() < deadline, ip("addr show")  # the kernel looks for a second who has the address
-            time.sleep(0.1)
+        assert poll(are_up), ip("addr show")  # the kernel looks for a second who has the address
         yield
     finally:
         remove_interfaces()
+
+
+def are_up() -> bool:
+    return "tentative" not in ip("-6 addr show") and "DOWN" not in ip(*(f"-o link show {name}" for name in NAMES))
 
 
 def remove_interfaces() -> None:
@@ -228,6 +229,7 @@ def wait_in_pod(cluster: Cluster, name: str, device: str) -> None:
     assert "net1" in inside(cluster, name, lambda: ip("-o link"))
 
 
+@pytest.mark.core
 def test_two_pods_reach_each_other_through_their_interfaces_and_the_node_gets_them_back(
     cluster: Cluster, nics: DriverUnderTest
 ) -> None:

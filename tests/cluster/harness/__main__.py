@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SUITES = {
+    "test-core": debian.CLUSTER,
     "test-cluster": (*debian.CLUSTER, *debian.PODMAN),
     "test-image": (*debian.CLUSTER, *debian.IMAGE),
     "test-differential": (),

@@ -17,6 +17,7 @@ from tests.cluster.test_gpu.tree import CONTROL, H100, L4
 MONITOR = (CAPS_MAJOR, 2)
 
 
+@pytest.mark.core
 def test_a_pod_gets_a_gpu(cluster: Cluster, gpus: Gpus) -> None:
     before = gpus.device_state()
     wanted = request("gpu", NAME, **where(f'device.attributes["{NAME}"].architecture == "Ada Lovelace"'))
