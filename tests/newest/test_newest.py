@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.harness.errors import HarnessError
 from tests.lab.harness.layers import CHECKOUT, PYTHON, Layers
 from tests.newest import __main__ as newest
 
@@ -35,33 +34,14 @@ def mounts(monkeypatch):
     return found
 
 
-def test_arguments_arrive_and_the_status_comes_back(layers, mounts, tmp_path, capfd, monkeypatch):
+def test_arguments_arrive_with_the_upstream_tables_and_nothing_else_of_this_machine(
+    layers, mounts, tmp_path, capfd, monkeypatch
+):
     monkeypatch.setenv("A_SECRET", "of this machine")
-    assert newest.run_tests(layers, tmp_path, ["tests/a b", "-v"], tmp_path / "absent") == 3
-    assert capfd.readouterr().out.splitlines() == [newest.SCRIPT, "tests/a b", "-v", "tables: none", "0"]
-    assert mounts == {"read": {CHECKOUT: tmp_path, PYTHON: layers.python}, "write": {}}
-
-
-def test_the_upstream_tables_are_there_if_they_are_here(layers, mounts, tmp_path, capfd):
     tables = tmp_path / "tables"
     tables.mkdir()
-    newest.run_tests(layers, tmp_path, [], tables)
-    assert f"tables: {newest.VECTORS}" in capfd.readouterr().out
-    assert mounts["read"][newest.VECTORS] == tables
-
-
-def test_a_machine_that_cannot_run_it_is_told_why(monkeypatch, capsys):
-    def fail(*_):
-        raise HarnessError("no debootstrap")
-
-    monkeypatch.setattr(newest, "ensure_layers", fail)
-    assert newest.main(["tests"]) == 2
-    assert capsys.readouterr().err == "error: no debootstrap\n"
-
-
-def test_it_can_be_removed(monkeypatch, tmp_path):
-    monkeypatch.setenv("DRA_SDK_CACHE", str(tmp_path))
-    for name in (newest.NEWEST.name, "lab"):
-        (tmp_path / name / "base").mkdir(parents=True)
-    assert newest.main(["--remove"]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["lab"]
+    assert newest.run_tests(layers, tmp_path, ["tests/a b", "-v"], tables) == 3
+    said = [newest.SCRIPT, "tests/a b", "-v", f"tables: {newest.VECTORS}", "0"]
+    assert capfd.readouterr().out.splitlines() == said
+    read = {CHECKOUT: tmp_path, PYTHON: layers.python, newest.VECTORS: tables}
+    assert mounts == {"read": read, "write": {}}

@@ -45,28 +45,33 @@ def run_pytest(tmp_path: Path) -> Callable[[str, float], tuple[int, str]]:
     return run
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            "threading.Thread(target=threading.Event().wait, daemon=True, name='idle').start()",
-            "thread idle, first seen",
-        ),
-        ("kept.append(socket.socket())", "open socket:["),
-        ("kept.append(tempfile.mkdtemp(prefix='left-', dir=here))", "/left-"),
-        (f"subprocess.run(['sh', '-c', f{ORPHAN!r}])", "(sleep 600), started by"),
-    ],
-)
-def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_path, body, message):
+GUILTY = {
+    "thread": (
+        "threading.Thread(target=threading.Event().wait, daemon=True, name='idle').start()",
+        "thread idle, first",
+    ),
+    "socket": ("kept.append(socket.socket())", "open socket:["),
+    "directory": ("kept.append(tempfile.mkdtemp(prefix='left-', dir=here))", "/left-"),
+    "process": (f"subprocess.run(['sh', '-c', f{ORPHAN!r}])", "(sleep 600), started by"),
+    "mount": ("subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', tmp_path], check=True)", "mount at "),
+}
+"""What a test does, and what the end of the run says of it."""
+
+
+def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_path):
+    guilty = {name: each for name, each in GUILTY.items() if name != "mount" or os.geteuid() == 0}
+    tests = [f"def test_{name}(tmp_path):\n    {body}\n" for name, (body, _) in guilty.items()]
     try:
-        status, said = run_pytest(f"def test_guilty():\n    {body}\n{INNOCENT}", AT_ONCE)
+        status, said = run_pytest("".join(tests) + INNOCENT, AT_ONCE)
     finally:
-        if (pid := tmp_path / "pid").exists():
-            os.kill(int(pid.read_text()), signal.SIGKILL)
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        for point in (tmp_path / "base").glob("test_mount*"):
+            subprocess.run(["umount", point], check=False, capture_output=True)
     assert status == 1
     assert "the tests left behind:" in said
-    (line,) = [line for line in said.splitlines() if message in line]
-    assert line.endswith("test_it.py::test_guilty")
+    for name, (_, message) in guilty.items():
+        (line,) = [line for line in said.splitlines() if message in line]
+        assert line.endswith("/test_mount0" if name == "mount" else f"test_it.py::test_{name}")
 
 
 def test_a_pytest_that_a_test_starts_touches_no_directory_of_other_sessions(tmp_path, tmp_path_factory):
@@ -76,18 +81,6 @@ def test_a_pytest_that_a_test_starts_touches_no_directory_of_other_sessions(tmp_
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     assert tmp_path_factory.getbasetemp() in Path((tmp_path / "path").read_text()).parents
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
-def test_a_mount_is_found(run_pytest, tmp_path):
-    mount = "subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', tmp_path], check=True)"
-    try:
-        status, said = run_pytest(f"def test_guilty(tmp_path):\n    {mount}\n", AT_ONCE)
-    finally:
-        for point in (tmp_path / "base").glob("test_guilty*"):
-            subprocess.run(["umount", point], check=False, capture_output=True)
-    assert status == 1
-    assert f"mount at {tmp_path}/base/" in said
 
 
 def test_what_ends_in_time_is_no_failure(run_pytest):

@@ -1,1 +1,1 @@
-"""Tests of the parts of the harness that need no cluster and no network."""
+"""Tests of the harness where nothing else would notice: what it removes, whom it kills, how it says why it failed."""

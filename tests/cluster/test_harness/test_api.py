@@ -1,4 +1,4 @@
-"""Requests to a server: one that answers, one that is too busy, and one that is down."""
+"""A server that is too busy for a connection is asked again, by requests and by kubectl."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cluster.harness import pki
+from tests.cluster.harness import HarnessError, pki
 from tests.cluster.harness.api import Api
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import TIMEOUT
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"kind": "Pod"}'
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
-
-
-@pytest.fixture
-def authority(tmp_path) -> pki.Authority:
-    made = pki.Authority(tmp_path / "pki")
-    made.create()
-    made.issue("server", "server", hosts=["127.0.0.1"])
-    made.issue("admin", "admin")
-    return made
+ONCE_BUSY = """#!/bin/sh
+echo x >>{folder}/asked
+if [ $(wc -l <{folder}/asked) = 1 ]; then echo 'Unable to connect to the server: TLS handshake timeout' >&2; exit 1; fi
+case "$*" in *get*) echo 'no such pod' >&2; exit 1 ;; esac
+cat
+"""
 
 
 def serve(listener: socket.socket, authority: pki.Authority) -> None:
@@ -41,7 +40,11 @@ def serve(listener: socket.socket, authority: pki.Authority) -> None:
             connection.sendall(answer)
 
 
-def test_a_server_that_is_too_busy_is_asked_again(authority):
+def test_a_request_is_repeated(tmp_path):
+    authority = pki.Authority(tmp_path / "pki")
+    authority.create()
+    authority.issue("server", "server", hosts=["127.0.0.1"])
+    authority.issue("admin", "admin")
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         done = pool.submit(serve, listener, authority)
         api = Api(authority, f"https://127.0.0.1:{listener.getsockname()[1]}")
@@ -49,32 +52,13 @@ def test_a_server_that_is_too_busy_is_asked_again(authority):
         done.result()
 
 
-def test_an_object_is_sent_as_json(authority):
-    received = []
-
-    def serve_once(listener: socket.socket) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(authority.certificate("server"), authority.key("server"))
-        listener.settimeout(TIMEOUT)
-        accepted, _ = listener.accept()
-        with context.wrap_socket(accepted, server_side=True) as connection, connection.makefile("rb") as file:
-            head = b"".join(iter(file.readline, b"\r\n")).decode()
-            received.extend([head, file.read(len(b'{"kind":"Pod"}'))])
-            connection.sendall(ANSWER.replace(b"200 OK", b"201 Created"))
-
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
-        done = pool.submit(serve_once, listener)
-        api = Api(authority, f"https://127.0.0.1:{listener.getsockname()[1]}")
-        assert api.create("/api/v1/namespaces/default/pods", {"kind": "Pod"}) == {"kind": "Pod"}
-        done.result()
-    head, body = received
-    assert head.startswith("POST /api/v1/namespaces/default/pods ")
-    assert "Content-Type: application/json" in head
-    assert body == b'{"kind":"Pod"}'
-
-
-def test_a_server_that_is_down_is_an_error_at_once(authority):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError):
-        Api(authority, f"https://127.0.0.1:{port}").get("/api/v1/nodes")
+def test_kubectl_is_repeated_and_any_other_error_is_raised_at_once(layout, make_state, tmp_path):
+    program = tmp_path / "kube/1.36.3/kubectl"
+    program.parent.mkdir(parents=True)
+    program.write_text(ONCE_BUSY.format(folder=tmp_path))
+    program.chmod(0o755)
+    cluster = Cluster(layout, make_state(cache=str(tmp_path)), Progress())
+    assert cluster.kubectl("apply", "-f", "-", input="made") == "made"
+    with pytest.raises(HarnessError, match="kubectl get pod lit failed: no such pod"):
+        cluster.kubectl("get", "pod", "lit")
+    assert (tmp_path / "asked").read_text() == "x\n" * 3

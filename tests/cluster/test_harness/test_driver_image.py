@@ -1,4 +1,4 @@
-"""The image of the drivers: what its archive's name depends on."""
+"""The image of the drivers is built again when a file of it has changed, and only then."""
 
 from __future__ import annotations
 
@@ -6,56 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness.driver_image import ROOT, checkout_of, content_key
+from tests.cluster.harness.driver_image import content_key
+
+IGNORED = "# a comment\n*\n!pyproject.toml\n!dra_sdk\n!drivers\ndrivers/*/tests\n**/__pycache__\n"
+INSIDE = ("deploy/Containerfile", "pyproject.toml", "dra_sdk/a.py", "drivers/cpu/b.py")
+OUTSIDE = ("dra_sdk/__pycache__/a.pyc", "drivers/cpu/tests/test_b.py", "tests/test_a.py")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    files = {
-        ".dockerignore": "# a comment\n*\n!pyproject.toml\n!dra_sdk\n!drivers\ndrivers/*/tests\n**/__pycache__\n",
-        "deploy/Containerfile": "FROM scratch\n",
-        "pyproject.toml": "[project]\n",
-        "dra_sdk/a.py": "a",
-        "dra_sdk/__pycache__/a.pyc": "a",
-        "drivers/cpu/b.py": "b",
-        "drivers/cpu/tests/test_b.py": "b",
-        "tests/test_a.py": "a",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("dra_sdk/a.py", True),
-        ("drivers/cpu/b.py", True),
-        ("pyproject.toml", True),
-        ("deploy/Containerfile", True),
-        ("dra_sdk/__pycache__/a.pyc", False),
-        ("drivers/cpu/tests/test_b.py", False),
-        ("tests/test_a.py", False),
-    ],
-)
-def test_an_image_is_built_again_when_a_file_of_it_has_changed(checkout: Path, name: str, changes: bool) -> None:
-    before = content_key(checkout)
-    assert content_key(checkout) == before
-    (checkout / name).write_text("changed")
-    assert (content_key(checkout) != before) is changes
-
-
-def test_a_new_file_changes_an_image(checkout: Path) -> None:
-    before = content_key(checkout)
-    (checkout / "dra_sdk/c.py").write_text("")
-    assert content_key(checkout) != before
-
-
-def test_this_checkout_has_all_that_its_image_is_built_from() -> None:
-    assert len(content_key(ROOT)) == 12
-
-
-def test_a_revision_that_is_not_there_is_none(tmp_path: Path) -> None:
-    assert checkout_of("0" * 40, tmp_path / "checkout") is None
-    assert not (tmp_path / "checkout").exists()
+@pytest.mark.parametrize("name", [*INSIDE, *OUTSIDE, "dra_sdk/new.py"])
+def test_the_name_of_the_archive_follows_the_files_of_the_image(tmp_path: Path, name: str) -> None:
+    write(tmp_path / ".dockerignore", IGNORED)
+    for path in (*INSIDE, *OUTSIDE):
+        write(tmp_path / path, "as it was")
+    before = content_key(tmp_path)
+    assert content_key(tmp_path) == before
+    write(tmp_path / name, "changed")
+    assert (content_key(tmp_path) != before) is (name not in OUTSIDE)

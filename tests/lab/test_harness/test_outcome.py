@@ -24,10 +24,7 @@ def results(tmp_path):
 
 
 def test_a_test_that_passed(results):
-    found = outcome.read(results, "console")
-    assert found.status == 1
-    assert found.problem(f"{FILE}::test_good[x]") == ""
-    assert found.cases[f"{FILE}::test_good[x]"].seconds == 1.5
+    assert outcome.read(results, "console").problem(f"{FILE}::test_good[x]") == ""
 
 
 @pytest.mark.parametrize(
@@ -41,21 +38,6 @@ def test_a_test_that_passed(results):
 )
 def test_a_test_that_did_not_pass(results, test, message):
     assert message in outcome.read(results, "the end").problem(f"{FILE}::{test}")
-
-
-def test_two_boots_count_as_one_run(results):
-    first, other = outcome.read(results, "first"), outcome.Case("passed", 1)
-    both = first.and_then(outcome.Outcome(0, {"b": other}, "second"))
-    assert (both.status, both.console, both.why) == (1, "first\nsecond", "")
-    assert both.cases == {**first.cases, "b": other}
-    died = outcome.Outcome(None, {}, "", "the machine was killed")
-    assert (both.and_then(died).status, both.and_then(died).ended) == (None, "the machine was killed")
-    assert outcome.NOTHING.and_then(first) == first
-
-
-def test_the_next_boot_finds_no_results(results):
-    outcome.clear(results)
-    assert outcome.read(results, "") == outcome.Outcome(None, {}, "")
 
 
 def test_a_machine_that_died(tmp_path):
