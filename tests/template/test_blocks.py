@@ -79,7 +79,7 @@ BLOCKS: Final = {
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
     "docs/simulate.md": {
-        "$ dra-sdk simulate": "tests/cli/test_simulate_examples.py",
+        "$ dra-sdk simulate": "tests/cli/test_simulate.py",
         "claims.yaml:12:": SHOWN,
         "# rows.yaml": SHOWN,
     },

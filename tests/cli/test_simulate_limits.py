@@ -1,18 +1,25 @@
-"""Claims that request nothing, nonsense or far too much: each is answered in a sentence."""
+"""Claims that ask for nothing, nonsense or far too much, and searches that would never end: each has its sentence."""
 
 from __future__ import annotations
 
 import json
+import signal
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
 import yaml
 
+from dra_sdk.tools.scheduling.cluster import schedule
 from tests.cli.commands import EXAMPLES, runner
 
 JSON = dict[str, Any]
+
 TOPPING = "pizza.example.com/topping"
+
 NEVER = [{"cel": {"expression": "false"}}]
+
 HUGE = 2**63 - 1
 
 
@@ -130,3 +137,66 @@ def test_what_no_server_would_accept_is_bad_input(explain, claim, said):
     result = explain(claim)
     assert (result.status, result.out) == (2, "")
     assert said in result.err
+
+
+# -- searches that would never end
+
+DRIVER = "d.example.com"
+
+
+def objects():
+    """Forty devices with seven values of an attribute, and a claim for eight of different values."""
+    devices = [{"name": f"d{i}", "attributes": {"a": {"int": i % 7}}} for i in range(40)]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    requests = [{"name": f"r{i}", "exactly": {"deviceClassName": "c"}} for i in range(8)]
+    devices_spec = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
+    specs = {
+        "ResourceSlice": {"driver": DRIVER, "pool": pool, "nodeName": "n1", "devices": devices},
+        "DeviceClass": {},
+        "ResourceClaim": {"devices": devices_spec},
+    }
+    for kind, spec in specs.items():
+        yield {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": spec}
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    path = tmp_path / "endless.yaml"
+    path.write_text(yaml.safe_dump_all(objects()))
+    return lambda command: runner(capsys)(command, path)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("simulate", "given up after 20000 steps"), ("explain", "there are not enough different values")],
+)
+def test_an_endless_search_is_stopped_with_a_sentence(run, command, said, monkeypatch):
+    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", partial(schedule, max_steps=20_000))
+    result = run(command)
+    assert result.status == 1
+    assert said in result.out
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture
+def interruptible():
+    """As in a terminal; the workers of pytest-xdist ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("command", ["simulate", "explain"])
+def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
+    timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+
+    def interrupted(*arguments, **more):
+        timer.start()
+        return schedule(*arguments, **{**more, "max_steps": 10**12})
+
+    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
+    result = run(command)
+    timer.join()
+    assert (result.status, result.out) == (130, "")
+    assert "Traceback" not in result.err

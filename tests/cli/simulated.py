@@ -1,17 +1,75 @@
-"""The examples in docs/examples: each is run as its first lines say, and must come out as they say."""
+"""Clusters as text for `simulate`, and the examples of the documentation with what must come out."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
-import yaml
 
-from dra_sdk.wire.validation import validate
-from tests.cli.commands import EXAMPLES, runner
+from tests.cli.commands import EXAMPLES, Run, runner
 
 ROOT = EXAMPLES.parents[1]
+
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: a}
+spec:
+  driver: gpu.example.com
+  pool: {name: node-a, generation: 1, resourceSliceCount: 1}
+  nodeName: node-a
+  devices:
+  - {name: gpu-0, attributes: {model: {string: a100}}}
+  - {name: gpu-1, attributes: {model: {string: l4}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+---
+"""
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: NAME}
+spec:
+  devices:
+    requests:
+    - {name: gpu, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'EXPRESSION'}}]}}
+---
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimName: NAME}]
+---
+"""
+
+
+def claim_text(name, expression='device.driver == "gpu.example.com"'):
+    return CLAIM.replace("NAME", name).replace("EXPRESSION", expression)
+
+
+def pod_text(name):
+    return POD.replace("NAME", name)
+
+
+def simulating(capsys: pytest.CaptureFixture[str], folder: Path, changed: pytest.MonkeyPatch) -> Run:
+    """Return what runs `simulate` in a folder on a text, which becomes `cluster.yaml`, with further arguments."""
+    go = runner(capsys)
+    changed.chdir(folder)
+
+    def simulate(text, *arguments):
+        (folder / "cluster.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return go("simulate", "cluster.yaml", *arguments)
+
+    return simulate
+
+
 #: Example → where each pod runs, and its devices by request; None for a pod or claim that gets none.
 EXPECTED = {
     "gpu-use-cases/01-controlled-sharing": {
@@ -173,110 +231,3 @@ def got(claims) -> dict:
 
 def claims_of(printed):
     return [each for each in json.loads(printed)["items"] if each["kind"] == "ResourceClaim"]
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_an_example_has_the_expected_outcome(name, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    result = runner(capsys)(*command(name), "-o", "json")
-    claims = claims_of(result.out)
-    expected = {key: value for key, value in EXPECTED[name].items() if value is not None}
-    assert got(claims) == expected
-    assert result.status == (0 if len(expected) == len(EXPECTED[name]) else 1)
-    for claim in claims:
-        stored = claim | {"metadata": claim["metadata"] | {"resourceVersion": "1"}}
-        before = {key: value for key, value in stored.items() if key != "status"}
-        assert validate(stored, old=before, subresource="status") == [], claim["metadata"]["name"]
-
-
-def test_every_example_is_tested():
-    files = {
-        str(path.relative_to(EXAMPLES).with_suffix(""))
-        for path in EXAMPLES.rglob("*.yaml")
-        if path.parent.name != "nodes"
-    }
-    assert files - {"classes"} == set(EXPECTED)
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_an_api_server_would_accept_the_objects_of_an_example(path, capsys):
-    result = runner(capsys)("validate", path)
-    assert result.status == 0, result.out
-
-
-def configs(name, capsys, monkeypatch, claim=0):
-    monkeypatch.chdir(ROOT)
-    claims = claims_of(runner(capsys)(*command(name), "-o", "json").out)
-    return [
-        (each["source"], each.get("requests"), each["opaque"]["parameters"].get("sharing"))
-        for each in claims[claim]["status"]["allocation"]["devices"]["config"]
-    ]
-
-
-def test_the_users_time_slicing_reaches_the_driver(capsys, monkeypatch):
-    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}
-    assert configs("gpu-use-cases/04-time-slicing", capsys, monkeypatch) == [("FromClaim", ["gpu"], sharing)]
-
-
-def test_the_users_mps_limits_reach_the_driver(capsys, monkeypatch):
-    limits = {"defaultActiveThreadPercentage": 50, "defaultPinnedDeviceMemoryLimit": "10Gi"}
-    sharing = {"strategy": "MPS", "mpsConfig": limits}
-    assert configs("gpu-use-cases/05-mps", capsys, monkeypatch) == [("FromClaim", ["gpu"], sharing)]
-
-
-def test_each_request_of_an_application_has_its_own_policy(capsys, monkeypatch):
-    found = configs("gpu-use-cases/12-application-policies", capsys, monkeypatch)
-    assert [(requests, sharing["strategy"]) for _, requests, sharing in found] == [
-        (["prefill"], "TimeSlicing"),
-        (["decode"], "MPS"),
-    ]
-
-
-def test_devices_of_a_claim_are_aligned(capsys, monkeypatch):
-    """By the attributes in the slices, not by names."""
-    monkeypatch.chdir(ROOT)
-    given = command("gpu-use-cases/08-gpu-nic-alignment")
-    documents = [each for name in given[1:] for each in yaml.safe_load_all((ROOT / name).read_text())]
-    root = {
-        (each["spec"]["driver"], device["name"]): device["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
-        for each in documents
-        if each["kind"] == "ResourceSlice"
-        for device in each["spec"]["devices"]
-    }
-    for claim in claims_of(runner(capsys)(*given, "-o", "json").out):
-        results = claim["status"]["allocation"]["devices"]["results"]
-        at = {each["request"]: root[each["driver"], each["device"]] for each in results}
-        assert at["gpu-a"] == at["nic-a"]
-        assert at["gpu-b"] == at["nic-b"]
-        assert at["gpu-a"] != at["gpu-b"]
-
-
-def test_shares_of_a_gpu_never_add_up_to_more_than_it_has(capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    claims = claims_of(runner(capsys)(*command("gpu-use-cases/01-controlled-sharing"), "-o", "json").out)
-    used: dict[str, int] = {}
-    for claim in claims:
-        (result,) = claim["status"]["allocation"]["devices"]["results"]
-        assert result["consumedCapacity"]["memory"] == "24Gi"
-        used[result["device"]] = used.get(result["device"], 0) + 24
-    assert used == {"gpu-0": 72, "gpu-1": 24}
-
-
-@pytest.mark.parametrize(("page", "number"), [("simulate", 0), ("simulate", 1), ("simulate", 2), ("explain", 1)])
-def test_the_documentation_shows_the_real_output(page, number, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    given, _, shown = text.split("\n$ dra-sdk ")[number + 1].partition("\n```")[0].partition("\n")
-    assert runner(capsys)(*shlex.split(given)).out == f"{shown}\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("gpu-use-cases/10-dynamic-mig", "Yes: 1 more node like dyn-1 would be enough for small."),
-        ("pizza", "No: no node like the existing ones would change anything."),
-    ],
-)
-def test_the_advice_for_an_example(name, advice, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert runner(capsys)(*command(name)).out.endswith(f"Would a new node help? {advice}\n")
