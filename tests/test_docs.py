@@ -110,7 +110,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 def test_every_command_of_a_page_is_one(page: Path) -> None:
     for words in commands(page):
         if "…" not in words:
-            make_parser(words).parse_args(words)  # ends the process with the reason where it is wrong
+            assert make_parser(words).parse_args(words)  # ends the process with the reason where it is wrong
 
 
 def test_commands_are_found() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from time import sleep
 
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import ClaimRef
@@ -24,8 +23,7 @@ class HangingDriver(WatchedLamps):
     def hang(self, step: str) -> None:
         if (knob := self.lamps.parent / step).exists():
             knob.with_suffix(".hangs").touch()
-            while knob.exists():
-                sleep(0.02)
+            wait(lambda: not knob.exists())
 
 
 def hang(driver: Outside, step: str) -> Path:

@@ -29,8 +29,8 @@ class Guard:
     text: str
     instead: str
 
-    def take_out(self, patch: pytest.MonkeyPatch) -> None:
-        """Replace the function by the same one without its guard."""
+    def take_out(self, patch: pytest.MonkeyPatch) -> int:
+        """Replace the function by the same one without its guard; return in how many places it is replaced."""
         module_name, _, path = self.where.partition(":")
         module = import_module(f"{PACKAGE}.{module_name}")
         *classes, name = path.split(".")
@@ -43,10 +43,11 @@ class Guard:
         code = "from __future__ import annotations\n" + source.replace(self.text, self.instead)
         scope: dict[str, Any] = {}
         exec(compile(code, f"{self.where} without a guard", "exec"), vars(module), scope)
-        patch.setattr(owner, name, scope[name])
-        for importer in [each for each in sys.modules.values() if each.__name__.startswith(PACKAGE)]:
-            if getattr(importer, name, None) is whole:
-                patch.setattr(importer, name, scope[name])
+        importers = [module for module in sys.modules.values() if module.__name__.startswith(PACKAGE)]
+        places = [owner, *(importer for importer in importers if getattr(importer, name, None) is whole)]
+        for place in places:
+            patch.setattr(place, name, scope[name])
+        return len(places)
 
 
 _ENGINE: Final = "prepare.engine:"

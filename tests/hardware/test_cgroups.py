@@ -147,14 +147,14 @@ def test_a_process_and_its_children_are_in_their_own_cgroup(make_cgroup, tmp_pat
 
 
 STARTER = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from dra_sdk.hardware.cgroups import Cgroup
 from dra_sdk.hardware.node_access import Command, NodeAccess, SystemEffects
 node = NodeAccess(Path("/"), SystemEffects())
 for command in (Command(["sleep", "61"]), Cgroup(node, sys.argv[1]).enclose(Command(["sleep", "62"]))):
     print(node.effects.start(command, Path(sys.argv[2])), flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Barrier, Event, Thread
-from time import sleep
 
 import pytest
 
@@ -38,7 +37,7 @@ def test_one_holder_at_a_time(locks: NamedLocks) -> None:
         for _ in range(50):
             with locks.hold(["claim/a"]):
                 inside += 1
-                sleep(0)  # lets another thread in, were it not for the lock
+                os.sched_yield()  # lets another thread in, were it not for the lock
                 most = max(most, inside)
                 inside -= 1
 
@@ -77,8 +76,18 @@ def test_overlapping_sets_do_not_deadlock(locks: NamedLocks) -> None:
 
 
 def test_the_same_name_twice_in_a_set_is_one_lock(locks: NamedLocks) -> None:
-    with locks.hold(["device/a", "device/a"]):
-        pass
+    inside = Event()
+
+    def work() -> None:
+        with locks.hold(["device/a"]):
+            inside.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with locks.hold(["device/a", "device/a"]):
+            other = pool.submit(work)
+            assert not inside.wait(0.01)
+        other.result(LONG)
+    assert inside.is_set()
 
 
 def test_a_raise_inside_lets_go(locks: NamedLocks) -> None:

@@ -129,9 +129,9 @@ def test_stopping_what_never_started_succeeds() -> None:
 
 def test_a_body_that_never_ends_does_not_keep_the_process() -> None:
     code = """
-from time import sleep
+from threading import Event
 from dra_sdk.node.threads import RestartingThread
-thread = RestartingThread("t", lambda stop: sleep(3600))
+thread = RestartingThread("t", lambda stop: Event().wait())
 thread.start()
 thread.stop(0.01)
 """

@@ -3,14 +3,13 @@ from __future__ import annotations
 import gc
 import threading
 from itertools import count
-from time import monotonic, sleep
 
 import pytest
 
 from dra_sdk import DeviceHealth, HealthStatus
 from dra_sdk.errors import HookError
 from dra_sdk.node.health.feed import HealthChange, HealthFeed
-from dra_sdk.testing.waiting import LONG
+from dra_sdk.testing.waiting import LONG, wait
 
 HEALTHY, UNKNOWN, UNHEALTHY = HealthStatus.HEALTHY, HealthStatus.UNKNOWN, HealthStatus.UNHEALTHY
 
@@ -132,7 +131,7 @@ def test_without_anything_known_a_follower_waits_for_the_first_report(feed):
     received = []
     thread = in_thread(lambda: received.append(next(feed.follow("v1", always))))
     feed.report([])
-    sleep(0.02)
+    assert wait(lambda: feed.followed_groups) == ("v1",)
     assert received == []
     feed.report([lamp()])
     assert joined(thread)
@@ -141,15 +140,15 @@ def test_without_anything_known_a_follower_waits_for_the_first_report(feed):
 
 def test_nothing_is_sent_while_the_source_is_silent(feed, clock):
     feed.report([lamp(timeout=5)])
-    received = []
-    thread = in_thread(lambda: received.extend(feed.follow("v1", always)))
+    stream, received = feed.follow("v1", always), []
+    assert next(stream) == [known(timeout=5)]
     clock.now += 60
+    thread = in_thread(lambda: received.extend(stream))
     for _ in range(5):
         feed.wake()
-        sleep(0.005)
     feed.close()
     assert joined(thread)
-    assert received in ([], [[known(timeout=5)]])  # whether the first list was made before the clock moved
+    assert received == []
 
 
 def test_a_new_follower_of_a_group_ends_the_older_one_only(feed):
@@ -165,7 +164,7 @@ def test_a_new_follower_of_a_group_ends_the_older_one_only(feed):
 
 def test_an_older_follower_that_waits_is_ended_by_the_newer(feed):
     waiting = in_thread(lambda: list(feed.follow("v1", always)))
-    sleep(0.02)
+    assert wait(lambda: feed.followed_groups) == ("v1",)
     newer = feed.follow("v1", always)
     assert joined(waiting)
     feed.report([lamp()])
@@ -177,7 +176,7 @@ def test_a_follower_ends_as_soon_as_it_is_woken_and_no_longer_alive(feed):
     alive.set()
     received = []
     thread = in_thread(lambda: received.append(list(feed.follow("v1", alive.is_set))))
-    sleep(0.02)
+    assert wait(lambda: feed.followed_groups) == ("v1",)
     alive.clear()
     feed.wake()
     assert joined(thread)
@@ -262,9 +261,7 @@ def test_reporters_listeners_and_followers_in_many_threads_agree_in_the_end(feed
     reporters = [in_thread(lambda name=f"lamp-{n}": report(name)) for n in range(4)]
     assert all(joined(each) for each in reporters)
     expected = {f"lamp-{n}": UNKNOWN for n in range(4)}
-    deadline = monotonic() + LONG
-    while received != expected and monotonic() < deadline:
-        sleep(0.005)
+    wait(lambda: received == expected)
     feed.close()
     assert joined(follower)
     assert received == states == expected

@@ -124,8 +124,9 @@ def test_removing_takes_the_whole_claim_and_may_be_repeated(directory, root):
         assert [path.name for path in root.iterdir()] == ["default_other"]
 
 
-def test_removing_what_never_was_is_fine(directory):
+def test_removing_what_never_was_is_fine(directory, root):
     directory.remove(ClaimRef("default", "my-claim", "uid-1"))
+    assert present(root) == []
 
 
 def test_an_older_claim_of_the_same_name_does_not_take_the_newer_ones_files(directory, root):

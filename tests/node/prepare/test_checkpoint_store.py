@@ -53,7 +53,9 @@ def test_files_are_the_owners_alone(tmp_path: Path) -> None:
 
 
 def test_deleting_what_is_not_there_succeeds(tmp_path: Path) -> None:
-    opened(tmp_path).delete("u-1")
+    store = opened(tmp_path)
+    store.delete("u-1")
+    assert not store.path("u-1").exists()
 
 
 @pytest.mark.parametrize("uid", HOSTILE)

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Event, Lock
-from time import sleep
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -89,27 +88,24 @@ def test_one_claim_twice_at_once_runs_the_hook_once(world: World, pool: ThreadPo
 
 
 def test_claims_on_one_device_wait_for_each_other(world: World, pool: ThreadPoolExecutor) -> None:
-    inside = Counter[str]()
-    most = Counter[str]()
-    guard = Lock()
+    inside = 0
+    finished: list[str] = []
+    refs = [world.claim(f"u-{n}", {"request": "r", "device": "lamp-0", "shareID": f"s-{n}"}) for n in range(8)]
 
     class Careful(LampDriver):
         def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-            for device in claim.devices:
-                with guard:
-                    inside[device.name] += 1
-                    most[device.name] = max(most[device.name], inside[device.name])
-            sleep(0.005)
-            for device in claim.devices:
-                with guard:
-                    inside[device.name] -= 1
-                yield device.prepared()
+            nonlocal inside
+            inside += 1
+            wait(waiting(world, len(refs) - 1 - len(finished)))
+            assert inside == 1
+            inside -= 1
+            finished.append(claim.uid)
+            yield from (device.prepared() for device in claim.devices)
 
     preparer = world.preparer(Careful(world.lamps))
-    refs = [world.claim(f"u-{n}", {"request": "r", "device": "lamp-0", "shareID": f"s-{n}"}) for n in range(8)]
     for call in [pool.submit(preparer.prepare, ref) for ref in refs]:
-        call.result(LONG)
-    assert most == {"lamp-0": 1}
+        assert len(call.result(LONG)) == 1
+    assert sorted(finished) == [ref.uid for ref in refs]
 
 
 def test_of_two_claims_that_want_one_device_the_second_is_refused(world: World, pool: ThreadPoolExecutor) -> None:

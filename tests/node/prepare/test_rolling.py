@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from time import sleep
 
 import pytest
 
@@ -36,7 +36,8 @@ def test_processes_that_share_a_directory_keep_every_promise(world: World) -> No
     ]
     while any(worker.poll() is None for worker in workers):
         world.preparer(shared=True)
-        sleep(0.01)
+        with suppress(subprocess.TimeoutExpired):
+            workers[0].wait(0.01)
     ended = [(worker.communicate(), worker.returncode) for worker in workers]
     for (printed, errors), status in ended:
         assert status == 0, errors

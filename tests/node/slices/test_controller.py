@@ -201,7 +201,7 @@ def test_deleted_slices_come_back(cluster: Cluster, eventually):
     eventually(lambda: cluster.server.open_watches)
     for item in cluster.slices():  # as the kubelet does when it starts
         cluster.delete(item)
-    eventually(lambda: len(cluster.names()) == 200)
+    assert eventually(lambda: len(cluster.names()) == 200)
 
 
 def test_a_changed_slice_is_put_right(cluster: Cluster, eventually):
@@ -210,7 +210,7 @@ def test_a_changed_slice_is_put_right(cluster: Cluster, eventually):
     (item,) = cluster.slices()
     item["spec"]["devices"] = [{"name": "stranger"}]
     cluster.local.update("resourceslices", item)
-    eventually(lambda: cluster.names() == ["gpu-0"])
+    assert eventually(lambda: cluster.names() == ["gpu-0"])
 
 
 def test_a_kubelet_that_restarts_again_and_again_is_no_reason_for_a_delay(cluster: Cluster, eventually):
@@ -220,7 +220,7 @@ def test_a_kubelet_that_restarts_again_and_again_is_no_reason_for_a_delay(cluste
     for _ in range(4):
         (item,) = cluster.slices()
         cluster.delete(item)
-        eventually(lambda item=item: cluster.names() and cluster.slices() != [item])
+        assert eventually(lambda item=item: cluster.names() and cluster.slices() != [item])
 
 
 def test_slices_that_are_not_missing_were_not_deleted_by_the_kubelet(cluster: Cluster, eventually):
@@ -278,7 +278,7 @@ def test_a_node_made_anew_becomes_the_owner(cluster: Cluster, eventually):
     uid = cluster.node()
     for item in cluster.slices():  # as the garbage collector does
         cluster.delete(item)
-    eventually(lambda: [each["metadata"]["ownerReferences"][0]["uid"] for each in cluster.slices()] == [uid])
+    assert eventually(lambda: [each["metadata"]["ownerReferences"][0]["uid"] for each in cluster.slices()] == [uid])
 
 
 def test_slices_do_not_come_back_for_a_node_that_is_gone(cluster: Cluster, eventually):
@@ -397,7 +397,7 @@ def test_a_watch_that_is_too_old_lists_again(cluster: Cluster, eventually):
     cluster.local.create("resourceslices", stray())
     cluster.server.store.expire_history()
     cluster.server.start()
-    eventually(lambda: cluster.names() == ["gpu-0"])
+    assert eventually(lambda: cluster.names() == ["gpu-0"])
 
 
 def stray() -> dict[str, Any]:
@@ -418,7 +418,7 @@ def test_slices_of_pools_that_we_do_not_have_are_deleted(cluster: Cluster, event
     cluster.running(pool(NODE))
     eventually(lambda: cluster.server.open_watches)
     cluster.local.create("resourceslices", stray())
-    eventually(lambda: cluster.names() == ["gpu-0"])
+    assert eventually(lambda: cluster.names() == ["gpu-0"])
 
 
 def test_a_conflict_is_solved_with_what_the_server_has(cluster: Cluster):
@@ -453,7 +453,7 @@ def test_an_update_of_a_slice_that_is_gone_becomes_a_create(cluster: Cluster, ev
     for item in cluster.slices():
         cluster.delete(item)
     controller.publish([pool(NODE, "new")])
-    eventually(lambda: cluster.names() == ["new"])
+    assert eventually(lambda: cluster.names() == ["new"])
 
 
 def test_one_refused_pool_does_not_hold_up_the_others(cluster: Cluster, eventually):
@@ -531,7 +531,7 @@ def test_5xx_is_tried_again_in_all_verbs(cluster: Cluster, eventually):
     for fault in faults:
         cluster.server.faults.add(fault)
     cluster.running(pool(NODE))
-    eventually(lambda: [fault.hits for fault in faults] == [2, 2, 2, 2])
+    assert eventually(lambda: [fault.hits for fault in faults] == [2, 2, 2, 2])
     eventually(lambda: cluster.server.open_watches)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from dra_driver_gpu.nvml.errors import ReturnCode
@@ -11,6 +10,7 @@ from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries, NvmlLibrar
 from dra_driver_gpu.testing.nvml import MemoryNvml, fake_gpu
 
 from dra_sdk import RetriableError
+from dra_sdk.testing.waiting import wait
 
 
 @pytest.fixture
@@ -42,8 +42,7 @@ def test_closing_waits_for_users_and_keeps_new_users_out(nvml):
     def user():
         with library.use():
             inside.set()
-            while not library.close_requested:
-                time.sleep(0.01)
+            wait(lambda: library.close_requested)
             order.append("user")
 
     def late():

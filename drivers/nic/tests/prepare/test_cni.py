@@ -35,7 +35,7 @@ CHAINED = NicConfig(
     cni=CniConfig(conflist="chained"),
 )
 PLUGIN = f"""#!{sys.executable} -IS
-import json, os, signal, sys, time
+import json, os, signal, sys
 config = json.load(sys.stdin)
 command = os.environ["CNI_COMMAND"]
 with open(config["log"], "a") as log:
@@ -45,7 +45,7 @@ with open(config["log"], "a") as log:
 if config.get("kill") == command:
     os.kill(os.getppid(), signal.SIGKILL)
 if config.get("hang") == command:
-    time.sleep(600)
+    signal.pause()
 if config.get("fail") == command:
     print(json.dumps({{"code": 11, "msg": "no more tags", "details": "of 7"}}))
     sys.exit(1)

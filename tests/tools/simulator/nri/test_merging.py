@@ -83,7 +83,9 @@ def test_two_plugins_may_not_set_the_same(what: str) -> None:
 def test_one_plugin_may_set_it_twice(what: str) -> None:
     answers = merged()
     answers.adjust("10-a", CONFLICTS[what])
+    once = str(answers.container)
     answers.adjust("10-a", CONFLICTS[what])
+    assert str(answers.container) == once
 
 
 def test_values_of_the_container_are_replaced() -> None:
