@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 from tests.soak.__main__ import Log
 

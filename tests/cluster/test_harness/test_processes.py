@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 from tests.cluster.harness.processes import MARK, Process, foreign_processes, kill, marked, spawn, wait_gone
 
