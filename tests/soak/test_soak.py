@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dra_sdk.testing.waiting import wait
 
+from dra_sdk.testing.waiting import wait
 from tests.soak.__main__ import Log
 
 ROOT = Path(__file__).parents[2]

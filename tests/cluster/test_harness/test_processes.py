@@ -6,8 +6,8 @@ import os
 import signal
 
 import pytest
-from dra_sdk.testing.waiting import wait
 
+from dra_sdk.testing.waiting import wait
 from tests.cluster.harness.processes import MARK, Process, foreign_processes, kill, marked, spawn, wait_gone
 
 SLEEP = ["/bin/sh", "-c", "exec sleep 600"]
