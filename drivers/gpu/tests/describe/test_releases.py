@@ -1,4 +1,4 @@
-"""Every release of Kubernetes accepts what is published for every model in every mode."""
+"""Every release of Kubernetes accepts what is published for every model in every mode, if it has the features."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import pytest
 from dra_driver_gpu.testing.nvml import MODELS, fake_gpu
 from dra_driver_gpu.testing.nvml.models import model
 
+from dra_sdk.testing.cluster import RELEASES
+
 pytestmark = pytest.mark.faults
 
-SHARING = ("disabled", "memory", "unlimited", "4")
+WITH_SHARING = RELEASES[RELEASES.index("1.36") :]
+"""Those that have consumable capacity on by default."""
+ACCEPTING = {"disabled": RELEASES, **dict.fromkeys(("memory", "unlimited", "4"), WITH_SHARING)}
+"""The releases that accept the slices, by the setting of sharing."""
 
 
 @pytest.mark.parametrize("passthrough", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_release_accepts_every_model_in_every_mode(name, dynamic, passthrough, tmp_path_factory, make_harness_at):
-    for sharing in SHARING:
+    for sharing, releases in ACCEPTING.items():
         for mig in {False, bool(model(name).mig)}:
             harness = make_harness_at(
                 tmp_path_factory.mktemp("n"),
@@ -24,7 +29,7 @@ def test_every_release_accepts_every_model_in_every_mode(name, dynamic, passthro
                 passthrough=passthrough,
                 sharing=sharing,
             )
-            harness.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
+            harness.driver.assert_publishable(*releases)
             kinds = {device.attributes["type"] for device in harness.driver.devices.values()}
             assert ("vfio" in kinds) == passthrough
             assert ("mig" in kinds) == (dynamic and bool(model(name).mig) and (mig or model(name).toggles_live))
