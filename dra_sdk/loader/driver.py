@@ -73,11 +73,11 @@ class Driver:
 
     @classmethod
     def of(cls, plugin: object, extensions: Iterable[object] = ()) -> Driver:
-        """A driver from an instance, for tests."""
+        """Return a driver from an instance, for tests."""
         driver = cls(f"driver {type(plugin).__module__}:{type(plugin).__qualname__}")
         driver.register(plugin)
-        for each in extensions:
-            driver.extend(each, f"extension {type(each).__module__}:{type(each).__qualname__}")
+        for extension in extensions:
+            driver.extend(extension, f"extension {type(extension).__module__}:{type(extension).__qualname__}")
         driver.check()
         return driver
 
@@ -129,12 +129,12 @@ class Driver:
         return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
     def discover(self, node: Node) -> list[ResourcePool]:
-        """The pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
+        """Return the pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
         with self._running("dra_discover"), self.steps.hook("dra_discover"):
             answer: object = self._manager.hook.dra_discover(node=node)
             found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
-        devices = [each for each in found or () if isinstance(each, Device)]
-        pools = [each for each in found or () if isinstance(each, ResourcePool)]
+        devices = [item for item in found or () if isinstance(item, Device)]
+        pools = [item for item in found or () if isinstance(item, ResourcePool)]
         if found is not None and len(devices) == len(found):
             return [ResourcePool(node.name, devices)]
         if found is not None and len(pools) == len(found):
@@ -165,22 +165,22 @@ class Driver:
             self._manager.hook.dra_unprepare(claim=claim, node=node)
 
     def top(self, node: Node, held: Sequence[HeldClaim]) -> list[str]:
-        """The lines of `dra_top`. HookError."""
+        """Return the lines of `dra_top`. HookError."""
         with self._running("dra_top"):
             answer: object = self._manager.hook.dra_top(node=node, held=held)
         lines = list(self._iterated("dra_top", answer, "lines of text"))
-        found = [each for each in lines if isinstance(each, str)]
+        found = [line for line in lines if isinstance(line, str)]
         if len(found) < len(lines):
             raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
         return found
 
     def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
-        """The values of `dra_metrics`. HookError."""
+        """Return the values of `dra_metrics`. HookError."""
         with self.steps.measure("dra_metrics"):
             with self._running("dra_metrics"):
                 answer: object = self._manager.hook.dra_metrics(node=node, held=held)
             values = list(self._iterated("dra_metrics", answer, "gauges"))
-        found = [each for each in values if isinstance(each, Gauge)]
+        found = [value for value in values if isinstance(value, Gauge)]
         if len(found) < len(values):
             raise HookError(f"dra_metrics of {self._name} yielded {_described(values, values)}; want Gauge values only")
         if problem := gauges_problem(found):
@@ -274,7 +274,7 @@ class Driver:
         return _AuthorCode(self.info.name, hook)
 
     def _iterated(self, hook: str, answer: object, wanted: str) -> Iterator[object]:
-        """The items of a hook's answer. A generator is closed at the end in any case."""
+        """Yield the items of a hook's answer. A generator is closed at the end in any case."""
         if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
             raise HookError(f"{hook} of {self._name} returned {answer!r}, want {wanted}")
         with self._running(hook):
@@ -318,11 +318,11 @@ def _wraps(impl: pluggy.HookImpl) -> bool:
 
 
 def _described(answer: object, found: list[object] | None) -> str:
-    """A short description of what a hook returned; a pool can have thousands of devices."""
+    """Return a short description of what a hook returned; a pool can have thousands of devices."""
     if isinstance(answer, Device | ResourcePool):
         return f"one {type(answer).__name__}, not a list of them"
     if isinstance(answer, Mapping):
         return f"a {type(answer).__name__}, not a list"
     if found is None:
         return repr(answer)
-    return repr(sorted({type(each).__name__ for each in found}))
+    return repr(sorted({type(item).__name__ for item in found}))

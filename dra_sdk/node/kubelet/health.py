@@ -35,7 +35,7 @@ HEALTH_VERSIONS: dict[str, tuple[str, ModuleType]] = {
 
 
 def health_services(follow: Follow, wake: Wake) -> dict[str, dict[str, Method]]:
-    """The handlers of every version, by wire name of the service."""
+    """Return the handlers of every version, by wire name of the service."""
     return {service: _Version(service, wire, follow, wake).methods() for service, wire in HEALTH_VERSIONS.values()}
 
 
@@ -80,7 +80,7 @@ class _Version:
 
     def _message(self, devices: Sequence[DeviceHealth]) -> Any:
         now = int(time())
-        return self._wire.NodeWatchResourcesResponse(devices=[self._device(each, now) for each in devices])
+        return self._wire.NodeWatchResourcesResponse(devices=[self._device(device, now) for device in devices])
 
     def _device(self, health: DeviceHealth, now: int) -> Any:
         return self._wire.DeviceHealth(

@@ -30,7 +30,7 @@ class SocketPaths:
 
 
 def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str = "") -> SocketPaths:
-    """The socket paths of a driver; `instance` (the pod's UID) makes them unique for a rolling update.
+    """Return the socket paths of a driver; `instance` (the pod's UID) makes them unique for a rolling update.
 
     The first name that fits is taken, hashed ones last; SettingsError with the numbers if none fits.
     """

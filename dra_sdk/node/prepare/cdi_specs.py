@@ -39,12 +39,12 @@ def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
 
 
 def metadata_device_name(uid: str, request: str) -> str:
-    """The name of the CDI device that mounts a request's metadata file."""
+    """Return the name of the CDI device that mounts a request's metadata file."""
     return f"metadata-{safe_id(uid)}_{request}"
 
 
 def request_device_name(uid: str, request: str) -> str:
-    """The name of the CDI device whose variable tells the NRI plugin that a container uses a request."""
+    """Return the name of the CDI device whose variable tells the NRI plugin that a container uses a request."""
     return f"request-{safe_id(uid)}_{request}"
 
 
@@ -54,7 +54,7 @@ def build_spec(
     devices: Sequence[PreparedDevice],
     extra: Mapping[str, ContainerEdits] = MappingProxyType({}),
 ) -> JSON | None:
-    """The CDI spec of these devices and of `extra` ones; None if it would be empty.
+    """Return the CDI spec of these devices and of `extra` ones; None if it would be empty.
 
     HookError if two devices have one name and different edits.
     """
@@ -108,7 +108,7 @@ class CdiSpecs:
             raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
 
     def path(self, uid: str) -> Path:
-        """The path of a claim's spec."""
+        """Return the path of a claim's spec."""
         return Path(self._path(uid))
 
     def write(self, uid: str, spec: JSON | None) -> None:
@@ -180,7 +180,7 @@ def _name_prefix(driver: str) -> str:
 
 
 def _kind_of(path: Path) -> str | None:
-    """The kind that a spec file says it has; None if it cannot be read."""
+    """Return the kind that a spec file says it has; None if it cannot be read."""
     try:
         found = json.loads(read(path))
     except (OSError, ValueError, RecursionError):

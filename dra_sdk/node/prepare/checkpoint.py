@@ -136,7 +136,7 @@ class Checkpoint:
             own = [name] if name else []
             if of_request:  # the first device of a request has those of the request
                 own += of_request.pop(held.base_request, [])
-            devices.append(replace(held, cdi_ids=(*(qualified_name(kind, each) for each in own), *others)))
+            devices.append(replace(held, cdi_ids=(*(qualified_name(kind, cdi_name) for cdi_name in own), *others)))
         return replace(
             self,
             claim=replace(claim, devices=tuple(devices), complete=True),
@@ -146,14 +146,14 @@ class Checkpoint:
         )
 
     def reported(self, driver: str, device: HeldDevice, status: DeviceStatus) -> Checkpoint:
-        """The checkpoint with another status of a device. A condition that stays keeps its transition time."""
+        """Return the checkpoint with another status of a device. A condition that stays keeps its transition time."""
         made = _status_json(driver, device, status, _now())
-        earlier = {_status_key(each): each for each in self.statuses}
-        known = earlier.get(_status_key(made), {}).get("conditions", ())
+        earlier = {_status_key(entry): entry for entry in self.statuses}
+        conditions = earlier.get(_status_key(made), {}).get("conditions", ())
+        times = {(known["type"], known["status"]): known["lastTransitionTime"] for known in conditions}
         for condition in made.get("conditions", ()):
-            for each in known:
-                if (each["type"], each["status"]) == (condition["type"], condition["status"]):
-                    condition["lastTransitionTime"] = each["lastTransitionTime"]
+            known_since = times.get((condition["type"], condition["status"]))
+            condition["lastTransitionTime"] = known_since or condition["lastTransitionTime"]
         return replace(self, statuses=tuple({**earlier, _status_key(made): made}.values()))
 
     def held(self, boot_id: str, deadline: Deadline = NO_DEADLINE) -> HeldClaim:
@@ -165,7 +165,7 @@ class Checkpoint:
 
 
 def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:
-    """The CDI devices of others that a device brings along. InvalidObjectError if a name is not qualified."""
+    """Return the CDI devices of others that a device brings along. InvalidObjectError if a name is not qualified."""
     for name in device.cdi_devices:
         parse_qualified_name(name)
         if name.startswith(f"{kind}="):
@@ -189,7 +189,7 @@ def refuse_taken_names(state: Checkpoint, kind: str, others: Iterable[Checkpoint
 
 
 def json_copy(value: Any) -> Any:
-    """A deep copy of `value` as it is read from a state file. ValueError if it is not JSON."""
+    """Return a deep copy of `value` as it is read from a state file. ValueError if it is not JSON."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except RecursionError as error:
@@ -199,11 +199,11 @@ def json_copy(value: Any) -> Any:
 
 
 def encode(state: Checkpoint) -> bytes:
-    """The file's content, without empty fields. `data` and `journal` must be JSON (see `json_copy`)."""
+    """Return the file's content, without empty fields. `data` and `journal` must be JSON (see `json_copy`)."""
     body = _ENCODER.encode(_body(state)).encode()
     claim = state.claim
-    held = [[each.request, each.pool, each.name, each.share_id, each.admin_access] for each in claim.devices]
-    known = json.dumps([claim.namespace, claim.name, claim.uid, state.boot_id, held])
+    devices = [[held.request, held.pool, held.name, held.share_id, held.admin_access] for held in claim.devices]
+    known = json.dumps([claim.namespace, claim.name, claim.uid, state.boot_id, devices])
     sums = _sum(body), _sum(known.encode())
     header = f'{{"version": {FORMAT}, "sha256": "{sums[0]}", "claim": {known}, "claim_sha256": "{sums[1]}"}}'
     return b"%s\n%s\n" % (header.encode(), body)
@@ -233,7 +233,7 @@ def decode(content: bytes, source: str) -> Checkpoint:
 
 
 def format_of(content: bytes) -> int | None:
-    """The format version of a file's content; None if its header cannot be read."""
+    """Return the format version of a file's content; None if its header cannot be read."""
     try:
         return int(_parts(content)[0]["version"])
     except (ValueError, TypeError, KeyError, OverflowError):
@@ -241,7 +241,7 @@ def format_of(content: bytes) -> int | None:
 
 
 def salvage(content: bytes) -> Checkpoint | None:
-    """The claim of a file that `decode` refuses, in PrepareStarted and without its data: it still holds devices.
+    """Return the claim of a file that `decode` refuses, in PrepareStarted and without its data: it still holds devices.
 
     It comes from the header if the header's own checksum is right, otherwise from the body if the header confirms its
     checksum. None if neither can be trusted: then the devices of the claim are unknown.
@@ -257,12 +257,12 @@ def salvage(content: bytes) -> Checkpoint | None:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a dataclass, each with whether it has no default and so is always written."""
-    return tuple((each.name, each.default is MISSING and each.default_factory is MISSING) for each in fields(kind))
+    """Return the fields of a dataclass, each with whether it has no default and so is always written."""
+    return tuple((one.name, one.default is MISSING and one.default_factory is MISSING) for one in fields(kind))
 
 
 def _json_of(value: Any) -> Any:
-    """A dataclass as a JSON object without empty fields; a quantity is text."""
+    """Return a dataclass as a JSON object without empty fields; a quantity is text."""
     if isinstance(value, Quantity):
         return str(value)
     return {name: found for name, required in _fields(value.__class__) if (found := getattr(value, name)) or required}
@@ -272,7 +272,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, defau
 
 
 def _parts(content: bytes) -> tuple[Any, bytes]:
-    """The header as JSON, None if it is none, and the bytes of the body."""
+    """Return the header as JSON, None if it is none, and the bytes of the body."""
     head, _, body = content.partition(b"\n")
     try:
         header = json.loads(head)
@@ -357,10 +357,11 @@ def _adapter() -> TypeAdapter[_Body]:
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
     """One entry of `status.devices` for each device. If several requests have a device, the last status counts."""
-    reported = [(each, each.status) for each in prepared if each.status is not None]
+    reported = [(device, device.status) for device in prepared if device.status is not None]
     now = _now() if reported else ""
     found = {
-        (each.pool, each.name, each.share_id): _status_json(driver, each, status, now) for each, status in reported
+        (device.pool, device.name, device.share_id): _status_json(driver, device, status, now)
+        for device, status in reported
     }
     return list(found.values())
 
@@ -374,17 +375,17 @@ def _status_key(entry: JSON) -> tuple[str, str, str | None]:
 
 
 def _status_json(driver: str, device: PreparedDevice | HeldDevice, status: DeviceStatus, now: str) -> JSON:
-    """The entry of one device (AllocatedDeviceStatus); `now` becomes the transition time of its conditions."""
+    """Return the entry of one device (AllocatedDeviceStatus); `now` becomes the transition time of its conditions."""
     network = status.network
     conditions = [
         {
-            "type": each.type,
-            "status": _CONDITION_STATUS[each.status],
-            "reason": each.reason,
-            "message": each.message,
+            "type": condition.type,
+            "status": _CONDITION_STATUS[condition.status],
+            "reason": condition.reason,
+            "message": condition.message,
             "lastTransitionTime": now,
         }
-        for each in status.conditions
+        for condition in status.conditions
     ]
     fields = {
         "driver": driver,
@@ -402,5 +403,5 @@ def _status_json(driver: str, device: PreparedDevice | HeldDevice, status: Devic
 
 
 def _filled(**fields: Any) -> JSON:
-    """The fields that are not empty."""
+    """Return the fields that are not empty."""
     return {key: value for key, value in fields.items() if value}

@@ -67,7 +67,7 @@ class CheckpointStore:
     def of(
         cls, data: Path, boot_id: str, files: Files, *, undoable: bool, shared: bool, volatile: bool = False
     ) -> CheckpointStore:
-        """The store of a driver under its plugin data directory; call `migrate` before opening it.
+        """Return the store of a driver under its plugin data directory; call `migrate` before opening it.
 
         Processes that share a directory (rolling update) may have two versions, only one of them with `dra_unprepare`.
         So they use the durable directory. Only volatile drivers do not: all versions of one must be volatile.
@@ -108,11 +108,11 @@ class CheckpointStore:
                 log.error("%s", found.advice)
 
     def path(self, uid: str) -> Path:
-        """The path of a claim's state file."""
+        """Return the path of a claim's state file."""
         return Path(self._path(safe_id(uid)))
 
     def get(self, uid: str) -> Checkpoint | None:
-        """The checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
+        """Return the checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
         with self._lock:
             self._look()
             key = safe_id(uid)
@@ -146,13 +146,13 @@ class CheckpointStore:
             ]
 
     def unreadable(self) -> dict[str, Unreadable]:
-        """The files that cannot be read, by the claim's `safe_id`."""
+        """Return the files that cannot be read, by the claim's `safe_id`."""
         with self._lock:
             self._look()
             return dict(self._unreadable)
 
     def ids(self) -> set[str]:
-        """The ids (`safe_id`) of all claims with a state file, readable or not."""
+        """Return the ids (`safe_id`) of all claims with a state file, readable or not."""
         with self._lock:
             self._look()
             return set(self._stamps)

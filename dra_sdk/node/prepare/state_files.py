@@ -75,7 +75,7 @@ def is_state_file(name: str) -> bool:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
-    """The claim of a state file, or why it cannot be read. FileNotFoundError if there is no file."""
+    """Return the claim of a state file, or why it cannot be read. FileNotFoundError if there is no file."""
     try:
         mode = path.lstat().st_mode
         content = read(path)
@@ -95,7 +95,7 @@ def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
 
 
 def state_files(data: Path) -> list[Path]:
-    """The state files under a driver's plugin data directory, those of earlier boots included.
+    """Return the state files under a driver's plugin data directory, those of earlier boots included.
 
     SettingsError for a directory of state files that others may write, and for a link or a file in its place.
     """
@@ -103,12 +103,12 @@ def state_files(data: Path) -> list[Path]:
     for place in sorted(data.glob(f"{DURABLE}*")):
         if place.name == DURABLE or place.name.startswith(f"{DURABLE}-"):
             private_directory(place, _PRIVATE)
-            found += sorted(each for each in place.iterdir() if is_state_file(each.name))
+            found += sorted(path for path in place.iterdir() if is_state_file(path.name))
     return found
 
 
 def read_checkpoints(data: Path) -> list[Checkpoint]:
-    """The claims of `state_files`. StateError, with the advice for the operator, for a file that cannot be read."""
+    """Return the claims of `state_files`. StateError, with advice for the operator, for a file that cannot be read."""
     claims = []
     for path in state_files(data):
         found = read_checkpoint(path)
@@ -149,17 +149,17 @@ def forget(path: Path, spec: Path, files: Files) -> Path:
     """
     try:
         files.remove(spec)
-        name = next(each.name for each in _names(path, _FORGOTTEN) if not os.path.lexists(each))
+        name = next(free.name for free in _names(path, _FORGOTTEN) if not os.path.lexists(free))
         return files.rename(path, name)
     except OSError as error:
         raise StateError(f"cannot forget state file {path}: {error.strerror or error}; try again") from error
 
 
 def _kept(path: Path, content: bytes) -> Path:
-    """The path for the damaged file: that of an earlier repair of the same content, or a free one."""
-    for each in _names(path, _DAMAGED):
-        if not os.path.lexists(each) or _has(each, content):
-            return each
+    """Return the path for the damaged file: that of an earlier repair of the same content, or a free one."""
+    for kept in _names(path, _DAMAGED):
+        if not os.path.lexists(kept) or _has(kept, content):
+            return kept
     raise AssertionError("`_names` does not end")
 
 

@@ -45,7 +45,7 @@ class ApiConnection:
         self._closed = False
 
     def get(self) -> KubeClient:
-        """The client. Raises the error of connecting; the next call tries again."""
+        """Return the client. Raises the error of connecting; the next call tries again."""
         client = self._client
         if client is not None:
             return client
@@ -139,7 +139,7 @@ class ClaimStatusWriter:
         try:
             self._connect().apply(path, status_apply(ref, entries), field_manager=self._driver)
         except (NotFoundError, ConflictError, InvalidError) as error:
-            if isinstance(error, NotFoundError) or any(each in str(error) for each in _REPLACED):
+            if isinstance(error, NotFoundError) or any(text in str(error) for text in _REPLACED):
                 log.debug("%s was deleted or replaced, its status is not needed: %s", ref, error)
             elif isinstance(error, ConflictError):
                 raise  # others write to the claim at the same time
@@ -163,7 +163,7 @@ class ClaimStatusWriter:
 
 
 def status_apply(ref: ClaimRef, entries: Entries) -> JSON:
-    """The body of the apply that replaces all our entries; the server refuses it if the claim has another UID."""
+    """Return the apply that replaces all our entries; the server refuses it if the claim has another UID."""
     return {
         "apiVersion": paths.API_VERSION,
         "kind": "ResourceClaim",

@@ -33,7 +33,7 @@ Page = Callable[[], bytes]
 def pages(
     metrics: Metrics, paths: SocketPaths, serve: Serve, registration: Registration, slices: SliceController
 ) -> dict[str, Page]:
-    """The pages by path. If two processes share the services (`serve`), each answers for its own part."""
+    """Return the pages by path. If two processes share the services (`serve`), each answers for its own part."""
 
     def healthy() -> bytes:
         if serve != "service":

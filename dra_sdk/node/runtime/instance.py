@@ -78,7 +78,7 @@ class InstanceLock:
 
 
 def read_boot_id(root: Path) -> str:
-    """The kernel's boot id of the host; SettingsError if it cannot be read."""
+    """Return the kernel's boot id of the host; SettingsError if it cannot be read."""
     path = root / "proc/sys/kernel/random/boot_id"
     try:
         found = path.read_text(encoding="ascii", errors="replace").strip()

@@ -44,7 +44,7 @@ class Times:
         self._children: dict[tuple[str, str], Histogram] = {}
 
     def child(self, name: str, result: str) -> Histogram:
-        """The child for durations of `name` with this result."""
+        """Return the child for durations of `name` with this result."""
         found = self._children.get((name, result))
         if found is None:
             found = self._children[name, result] = self._histogram.labels(self._driver, name, result)
@@ -69,11 +69,11 @@ class DriverGauges(Collector):
         except DraError as error:
             log.warning("/metrics lacks what the driver measures: %s", error)
             return
-        for each in values:
-            names = sorted(each.labels)
-            if each.name not in families:
-                families[each.name] = GaugeMetricFamily(each.name, each.help, labels=["driver", *names])
-            families[each.name].add_metric([self._driver, *(each.labels[name] for name in names)], each.value)
+        for gauge in values:
+            names = sorted(gauge.labels)
+            if gauge.name not in families:
+                families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.help, labels=["driver", *names])
+            families[gauge.name].add_metric([self._driver, *(gauge.labels[name] for name in names)], gauge.value)
         yield from families.values()
 
 

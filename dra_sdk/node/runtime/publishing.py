@@ -50,11 +50,11 @@ class HealthService:
         self._thread = HealthThread(driver, node, self.feed)
 
     def services(self) -> dict[str, dict[str, Method]]:
-        """The gRPC services. None for a driver without the hook; the kubelet then gets UNIMPLEMENTED."""
+        """Return the gRPC services. None for a driver without the hook; the kubelet then gets UNIMPLEMENTED."""
         return health_services(self.feed.follow, self.feed.wake) if self.is_offered else {}
 
     def versions(self) -> Sequence[str]:
-        """The names of the services for the registration."""
+        """Return the names of the services for the registration."""
         return tuple(HEALTH_VERSIONS) if self.is_offered else ()
 
     def start(self) -> None:

@@ -35,14 +35,14 @@ class Backoff:
     calm: float = 120.0
 
     def after_failure(self, failures: int, error: Exception) -> float:
-        """The delay after this number of failures in a row; `error` is the last one. Its Retry-After is respected."""
+        """Return the delay after this many failures in a row; it respects the Retry-After of the last one, `error`."""
         refused = isinstance(error, ApiError) and error.status in _REFUSED
         first, limit = (self.refused, self.refused_limit) if refused else (self.retry, self.retry_limit)
         asked = error.retry_after if isinstance(error, ApiError) else None
         return max(asked or 0.0, _doubled(first, failures, limit) * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
     def before_repair(self, repairs: int) -> float:
-        """The delay after this number of repairs."""
+        """Return the delay after this number of repairs."""
         return _doubled(self.repair, repairs, self.repair_limit) if repairs else 0.0
 
 

@@ -26,7 +26,7 @@ class Scope(Enum):
 
     @classmethod
     def of(cls, item: JSON) -> Scope:
-        """The scope of a slice."""
+        """Return the scope of a slice."""
         return cls.NODE if item["spec"].get("nodeName") else cls.CLUSTER
 
 
@@ -45,7 +45,7 @@ class Selection:
 
 
 def select(scope: Scope, driver: str, node_name: str | None) -> Selection:
-    """The slices of one scope that a driver manages.
+    """Return the slices of one scope that a driver manages.
 
     The drivers of all nodes share the cluster's scope, so there each of them manages the slices whose owner is its
     Node. A driver without node manages all of them.
@@ -71,18 +71,18 @@ class SliceCache:
         self._written: set[str] = set()
 
     def of_pool(self, pool: str) -> list[JSON]:
-        """The slices of one pool. Do not change them."""
+        """Return the slices of one pool. Do not change them."""
         with self._lock:
-            return [each for each in self._slices.values() if pool_of(each) == pool]
+            return [item for item in self._slices.values() if pool_of(item) == pool]
 
     def pools(self) -> set[str]:
-        """The names of all pools that have a slice."""
+        """Return the names of all pools that have a slice."""
         with self._lock:
             return set(map(pool_of, self._slices.values()))
 
     def share(self, pool: str, specs: Iterable[JSON]) -> None:
         """Replace devices by equal ones of `specs`, so that memory holds them once; after a restart they are equal."""
-        known = {_first_device(each): each["devices"] for each in specs if each.get("devices")}
+        known = {_first_device(spec): spec["devices"] for spec in specs if spec.get("devices")}
         with self._lock:
             for item in self._slices.values():
                 devices = known.get(_first_device(item["spec"]))
@@ -156,7 +156,7 @@ class SliceCache:
 
 
 def pool_of(item: JSON) -> str:
-    """The name of the pool that a slice belongs to."""
+    """Return the name of the pool that a slice belongs to."""
     return str(item["spec"]["pool"]["name"])
 
 
@@ -176,4 +176,4 @@ def _newer(item: JSON, version: str | None) -> bool:
 
 def _is_owned(item: JSON, node_name: str) -> bool:
     references = item["metadata"].get("ownerReferences") or []
-    return any(each.get("kind") == "Node" and each.get("name") == node_name for each in references)
+    return any(reference.get("kind") == "Node" and reference.get("name") == node_name for reference in references)

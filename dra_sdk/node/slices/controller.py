@@ -128,7 +128,7 @@ class SliceController:
             return {**general, **self._queue.errors()}
 
     def last_error(self, pool: str = "") -> Exception | None:
-        """The problem of one pool, or of all pools."""
+        """Return the problem of one pool, or of all pools."""
         return self.errors.get(pool)
 
     @property
@@ -311,7 +311,7 @@ class SliceController:
 
 
 def _minor(api: KubeApi) -> int:
-    """The server's minor release, asked before each write that depends on it, because servers are upgraded.
+    """Return the server's minor release, asked before each write that depends on it, because servers are upgraded.
 
     If the server does not answer, the newest release is assumed.
     """

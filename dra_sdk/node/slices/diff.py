@@ -48,7 +48,7 @@ class Owner:
     kind: str = "Node"
 
     def reference(self) -> JSON:
-        """The entry of `metadata.ownerReferences`."""
+        """Return the entry of `metadata.ownerReferences`."""
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -153,7 +153,7 @@ def _generation(stored: JSON) -> int:
 
 def _owned(stored: JSON, owner: Owner | None) -> bool:
     references = stored["metadata"].get("ownerReferences") or []
-    return owner is None or any(each.get("uid") == owner.uid for each in references)
+    return owner is None or any(reference.get("uid") == owner.uid for reference in references)
 
 
 def _spec(specs: Sequence[JSON], index: int, identity: Identity, generation: int) -> JSON:
@@ -186,7 +186,7 @@ def same(stored: JSON, wanted: JSON) -> bool:
 
 
 def normal(spec: JSON) -> JSON:
-    """A copy without empty fields and with canonical quantities."""
+    """Return a copy without empty fields and with canonical quantities."""
     found: JSON = _pruned(spec)
     for device in found.get("devices", ()):
         for field in ("capacity", "consumesCounters", "nodeAllocatableResourceMappings", "nodeAllocatableResources"):
@@ -198,7 +198,7 @@ def normal(spec: JSON) -> JSON:
 
 
 def with_times(wanted: Sequence[JSON], existing: Sequence[JSON]) -> list[JSON]:
-    """The wanted specs; a taint without a time gets that of the same taint of the same device in `existing`."""
+    """Return the wanted specs; a taint without a time gets that of the same taint of the same device in `existing`."""
     if all(taint.get("timeAdded") for _, taint in _taints(wanted)):
         return list(wanted)
     known = {_taint_key(device, taint): taint.get("timeAdded") for device, taint in _taints(existing)}
@@ -240,7 +240,7 @@ def _pruned(value: Any) -> Any:
         pairs = ((key, _pruned(each)) for key, each in value.items() if not (each is False and key in _FALSE_IS_UNSET))
         return {key: each for key, each in pairs if each is not None and each not in ({}, [])}
     if isinstance(value, list):
-        return [_pruned(each) for each in value]
+        return [_pruned(item) for item in value]
     return value
 
 
@@ -248,7 +248,7 @@ def _canonical(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {name: _canonical(each, name) for name, each in value.items()}
     if isinstance(value, list):
-        return [_canonical(each, key) for each in value]
+        return [_canonical(item, key) for item in value]
     if key in _QUANTITIES and isinstance(value, (str, int)):
         try:
             return str(Quantity(value))
@@ -263,12 +263,12 @@ def index_length(count: int) -> int:
 
 
 def encode_index(index: int, length: int) -> str:
-    """An index as it begins a name."""
+    """Return an index as it begins a name."""
     return f"{index:0{length}x}"
 
 
 def decode_index(name: str, length: int) -> int:
-    """The index that a name begins with; ValueError if it has none of this length.
+    """Return the index that a name begins with; ValueError if it has none of this length.
 
     Names of slices are `<index in hex>-<driver>-<owner>-<random>`. The scheduler tries slices in the order of their
     names, so the index comes first, with at least five digits; it is also how a slice is recognised after a restart.

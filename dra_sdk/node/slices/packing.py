@@ -30,12 +30,12 @@ _FIRST_WITH_RESOURCES: Final = 37
 
 def has_counters(slices: Sequence[JSON]) -> bool:
     """Whether the slices have counter sets."""
-    return any("sharedCounters" in each for each in slices)
+    return any("sharedCounters" in spec for spec in slices)
 
 
 def depends_on_release(slices: Sequence[JSON]) -> bool:
     """Whether it matters which release the slices are for."""
-    return has_counters(slices) or any(_MAPPINGS in device for each in slices for device in each.get("devices", ()))
+    return has_counters(slices) or any(_MAPPINGS in device for spec in slices for device in spec.get("devices", ()))
 
 
 def for_release(slices: Sequence[JSON], minor: int) -> list[JSON]:
@@ -43,13 +43,13 @@ def for_release(slices: Sequence[JSON], minor: int) -> list[JSON]:
     if minor < _FIRST_WITH_RESOURCES:
         return pack_for_1_34(slices, minor)
     return [
-        {**each, "devices": [_with_resources(device) for device in each["devices"]]} if "devices" in each else each
-        for each in slices
+        {**spec, "devices": [_with_resources(device) for device in spec["devices"]]} if "devices" in spec else spec
+        for spec in slices
     ]
 
 
 def _with_resources(device: JSON) -> JSON:
-    """A device with the form of 1.37 of its node allocatable resources."""
+    """Return a device with the form of 1.37 of its node allocatable resources."""
     if _MAPPINGS not in device:
         return device
     resources = {name: {"mapping": _mapping(each)} for name, each in device[_MAPPINGS].items()}
@@ -86,12 +86,12 @@ def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:
 
 
 def split_devices(slices: Sequence[JSON]) -> list[str]:
-    """The devices whose counter set is in another slice, which 1.34 refuses."""
+    """Return the devices whose counter set is in another slice, which 1.34 refuses."""
     return [
         device["name"]
-        for each in slices
-        for device in each.get("devices", ())
-        if not {each["name"] for each in each.get("sharedCounters", ())}.issuperset(_used(device))
+        for spec in slices
+        for device in spec.get("devices", ())
+        if not {counter_set["name"] for counter_set in spec.get("sharedCounters", ())}.issuperset(_used(device))
     ]
 
 
@@ -106,9 +106,9 @@ class _Part:
         return _Part(self.sets + other.sets, self.devices + other.devices)
 
     def fits(self) -> bool:
-        used = sum(len(each["counters"]) for device in self.devices for each in device.get("consumesCounters", ()))
+        used = sum(len(used["counters"]) for device in self.devices for used in device.get("consumesCounters", ()))
         return (
-            sum(len(each["counters"]) for each in self.sets) <= COUNTERS_PER_SLICE_1_34
+            sum(len(counter_set["counters"]) for counter_set in self.sets) <= COUNTERS_PER_SLICE_1_34
             and len(self.devices) <= _DEVICES
             and used <= DEVICE_COUNTERS_PER_SLICE_1_34
         )
@@ -119,8 +119,8 @@ class _Part:
 
 
 def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
-    """What must stay in one slice: devices with counter sets in common, each other device, each set without devices."""
-    sets = {each["name"]: each for part in slices for each in part.get("sharedCounters", ())}
+    """Yield what must stay in one slice: devices with common counter sets, a device without, a set without devices."""
+    sets = {counter_set["name"]: counter_set for spec in slices for counter_set in spec.get("sharedCounters", ())}
     devices = [device for part in slices for device in part.get("devices", ())]
     leaders = _leaders(devices)
     members: dict[str, list[str]] = {}
@@ -152,4 +152,4 @@ def _leader(leaders: dict[str, str], name: str) -> str:
 
 
 def _used(device: JSON) -> list[str]:
-    return [each["counterSet"] for each in device.get("consumesCounters", ())]
+    return [consumption["counterSet"] for consumption in device.get("consumesCounters", ())]

@@ -102,7 +102,7 @@ class PoolQueue:
         return problems
 
     def listed(self, existing: Iterable[str], now: float) -> None:
-        """A list was read: these pools have slices; slices of other pools may be deleted."""
+        """Take note of a list: these pools have slices; slices of other pools may be deleted."""
         self.touched({*self.pools, *existing}, now)
 
     def touched(self, pools: Iterable[str], now: float) -> None:
@@ -119,14 +119,14 @@ class PoolQueue:
                 pool.due = moment if pool.due is None else min(pool.due, moment)
 
     def reachable(self, now: float) -> None:
-        """The API server answers again: pools that waited for it are due."""
+        """Make the pools due that waited for the API server, which answers again."""
         for pool in self.pools.values():
             if pool.failures and isinstance(pool.error, ApiError) and pool.error.temporary:
                 pool.failures = 0
                 pool.due = now
 
     def next(self) -> PoolState | None:
-        """The pool that is due first."""
+        """Return the pool that is due first."""
         waiting = [pool for pool in self.pools.values() if pool.due is not None]
         return min(waiting, key=lambda pool: pool.due or 0.0, default=None)
 
@@ -137,7 +137,7 @@ class PoolQueue:
         return pool.desired
 
     def repairing(self, pool: PoolState, now: float) -> None:
-        """A settled pool was changed by somebody else and is being repaired."""
+        """Count a repair of a settled pool, which somebody else changed."""
         pool.repairs = 1 if now - pool.repaired > self._backoff.calm else pool.repairs + 1
         pool.repaired = now
 
@@ -150,7 +150,7 @@ class PoolQueue:
         *,
         is_current: bool,
     ) -> None:
-        """The server stored `specs` for `desired`, without the fields in `dropped`.
+        """Take note that the server stored `specs` for `desired`, without the fields in `dropped`.
 
         is_current: the cache has `specs`, so the events of these writes need no second look.
         """
@@ -164,7 +164,7 @@ class PoolQueue:
         pool.error = dropped or (pool.error if isinstance(pool.error, DroppedFieldsError) else None)
 
     def failed(self, pool: PoolState, desired: Desired, specs: Sequence[JSON], error: Exception, now: float) -> bool:
-        """A write failed and is tried again later. False if it need not be reported, such as one conflict."""
+        """Try again later, because a write failed. False if it need not be reported, such as one conflict."""
         pool.busy = False
         if not self._is_latest(pool, desired):
             return True
@@ -174,7 +174,7 @@ class PoolQueue:
         return not isinstance(error, (ConflictError, NotFoundError)) or pool.failures > _USUAL_CONFLICTS
 
     def errors(self) -> dict[str, Exception]:
-        """The problems, by pool."""
+        """Return the problems, by pool."""
         return {pool.name: pool.problem for pool in self.pools.values() if pool.problem}
 
     def is_settled(self) -> bool:

@@ -209,11 +209,11 @@ def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
 
 
 def with_hint(error: InvalidError, spec: JSON) -> InvalidError:
-    """The server's error 422, with the real reason added.
+    """Return the server's error 422, with the real reason added.
 
     A list attribute that it does not know becomes one without a value; 1.34 needs more in one slice than can be there.
     """
-    values = (each for device in spec.get("devices", ()) for each in device.get("attributes", {}).values())
+    values = (value for device in spec.get("devices", ()) for value in device.get("attributes", {}).values())
     if _ELSEWHERE in str(error):
         hint = NEEDED_BY_1_34
     elif any(map(is_list, values)):
