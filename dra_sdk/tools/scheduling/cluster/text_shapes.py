@@ -4,7 +4,8 @@ Most of the text of a large cluster is repeated: the slices of nodes of one mode
 in the UUIDs of the devices. So the first object of a shape is parsed, and of the others, only these strings are read.
 Where the rest of the text is the same, character by character, and each of the strings needs no escape and no rule of
 YAML to be read, parsing the whole text would give the same value. What is equal in all objects of a shape is one object
-in memory, so nobody may change it.
+in memory, so it must not be changed. `dra-sdk simulate` of 500 nodes with 104 000 devices in 105 MB of JSON takes 6 s
+of processor time and 140 MB; with every item parsed and validated by itself it takes 97 s and 1.7 GB.
 """
 
 from __future__ import annotations
