@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from dra_sdk.cel.fields import format_value
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, display_name
 from dra_sdk.tools.scheduling.picture.published_devices import (
     AmountBar,
@@ -270,8 +271,9 @@ def _times(name: str, count: int) -> str:
 
 
 def _more_bars(bars: Sequence[AmountBar], drawing: Drawing) -> Html:
-    summary = tag("summary", f"{len(bars)} more counter{'s' if len(bars) > 1 else ''}")
-    return tag("details", summary, *[bar_html(each, drawing) for each in bars])
+    return tag(
+        "details", tag("summary", counted(len(bars), "more counter")), *[bar_html(each, drawing) for each in bars]
+    )
 
 
 def _strip_html(strip: SlotStrip, drawing: Drawing) -> Html:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Message")
 PLUGIN_TYPE: Final = "DRAPlugin"
 V1, V1BETA1 = VERSIONS
-HEALTH_V1, HEALTH_V1ALPHA1 = HEALTH_VERSIONS
+_, HEALTH_V1ALPHA1 = HEALTH_VERSIONS
 PREPARE: Final = "NodePrepareResources"
 UNPREPARE: Final = "NodeUnprepareResources"
 _REGISTRATION: Final = "/pluginregistration.Registration"
