@@ -177,22 +177,26 @@ def test_what_is_read_item_by_item_is_the_same(tmp_path, text):
     assert found is None or json.dumps(found) == json.dumps(plain)
 
 
-@pytest.mark.parametrize("seed", range(150))
 @pytest.mark.usefixtures("_chunks")
-def test_drawn_changes_of_a_text_never_change_what_is_read(tmp_path, write, seed):
+def test_drawn_changes_of_a_text_never_change_what_is_read(tmp_path, write):
     """Characters of the text are replaced: the file is left to the other reader, or has the same objects."""
-    draw = random.Random(seed)
-    text = list(write(listed(ITEMS[:6])))
-    for _ in range(draw.randint(1, 3)):
-        text[draw.randrange(len(text))] = draw.choice("{}[]\",:-#&*!|>'%@ \n\tax0.~\\é")
-    changed = "".join(text)
+    original = write(listed(ITEMS[:6]))
     path = tmp_path / "file"
-    path.write_bytes(changed.encode())
-    items = read_list(path, 0)
-    if items is not None:
-        (document,) = read_documents(changed.encode(), "file")
-        found = [each for item in items for each in objects(item.value, item.place)]
-        assert json.dumps(found) == json.dumps(list(objects(document.value)))
+    kept = 0
+    for seed in range(50):
+        draw = random.Random(seed)
+        text = list(original)
+        for _ in range(draw.randint(1, 3)):
+            text[draw.randrange(len(text))] = draw.choice("{}[]\",:-#&*!|>'%@ \n\tax0.~\\é")
+        changed = "".join(text)
+        path.write_bytes(changed.encode())
+        items = read_list(path, 0)
+        if items is not None:
+            kept += 1
+            (document,) = read_documents(changed.encode(), "file")
+            found = [each for item in items for each in objects(item.value, item.place)]
+            assert json.dumps(found) == json.dumps(list(objects(document.value))), f"seed {seed}"
+    assert 0 < kept < 50
 
 
 def test_how_far_it_is(tmp_path):

@@ -98,16 +98,15 @@ def answer(snapshot: Snapshot) -> str:
     return json.dumps([*told, repr(found.evicted)])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("seed", range(60))
-def test_pods_for_some_nodes_by_name_are_placed_as_if_all_nodes_were_tried(monkeypatch, seed, version):
-    snapshot = drawn_cluster(seed, version)
+@pytest.mark.parametrize("seed", range(80))
+def test_pods_for_some_nodes_by_name_are_placed_as_if_all_nodes_were_tried(monkeypatch, seed):
+    snapshot = drawn_cluster(seed, VERSIONS[seed % 4])
     short = answer(snapshot)
     monkeypatch.setattr(scheduling_cycle, "required_node_names", lambda _: None)
     assert short == answer(snapshot)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_objects_that_nodes_share_are_treated_like_equal_objects(seed):
     """Slices of the same devices: the one half shares them in memory, the other has copies."""
     snapshot = drawn_cluster(seed, VERSIONS[seed % 4])
@@ -142,7 +141,7 @@ def test_slices_of_one_shape_are_checked_once():
     assert a.candidates[0].id != b.candidates[0].id
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_models_of_pods_are_those_of_the_pods_by_themselves(seed):
     for each in drawn_cluster(seed, "1.36").pods:
         plain, found = Pod.model_validate(each), pod_of(each)

@@ -13,6 +13,7 @@ from dra_sdk.tools.scheduling.cluster.list_files import read_list
 from dra_sdk.tools.scheduling.cluster.valid_shapes import ValidShapes
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.validation import validate
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "uid-of-node-0", "controller": True}
 
@@ -109,17 +110,24 @@ STRINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("string", STRINGS)
-def test_every_string_has_the_verdict_that_it_has_by_itself(tmp_path, place, string):
-    items = [a_slice(number) for number in range(4)]
+def slice_with(number: int, place: str, string: str):
+    item = a_slice(number)
     *path, last = PLACES[place]
-    inner = items[2]
+    inner = item
     for part in path:
         inner = inner[part]
     inner[last] = string
-    shared, plain = both(tmp_path, items)
-    assert shared == plain
+    return item
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_string_has_the_verdict_that_it_has_by_itself(tmp_path, place):
+    made = [slice_with(number, place, string) for number, string in enumerate(STRINGS)]
+    valid = [item for item in made if not validate(item)]
+    assert valid
+    for items in (made, valid):
+        shared, plain = both(tmp_path, [a_slice(100), a_slice(101), *items])
+        assert shared == plain
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, object_key
 from dra_sdk.tools.scheduling.explain import explain_outcome, format_explanation
 from tests.tools.scheduling.clusters import (
@@ -25,7 +26,7 @@ from tests.tools.scheduling.clusters import (
 )
 from tests.tools.scheduling.explain.situations import A100, BIG, MIG, profile
 
-SEEDS = 60
+SEEDS = 25
 
 
 def node(rng: random.Random, name: str) -> list[JSON]:
@@ -54,9 +55,14 @@ def random_cluster(seed: int) -> Snapshot:
     return cluster(nodes, [wanted(rng, f"c{index}") for index in range(6)])
 
 
+@cache
+def scheduled(seed: int) -> SchedulingOutcome:
+    return schedule(random_cluster(seed))
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_explanations_agree_with_scheduling(seed: int):
-    outcome = schedule(random_cluster(seed))
+    outcome = scheduled(seed)
     for each in outcome.claims:
         found = explain_outcome(outcome, each.claim)
         assert found.satisfiable == (each.allocation is not None), f"seed {seed}, {each.claim}: {found.summary}"
@@ -68,7 +74,7 @@ def test_explanations_agree_with_scheduling(seed: int):
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_suggested_claims_to_free_make_the_claim_fit(seed: int):
-    outcome = schedule(random_cluster(seed))
+    outcome = scheduled(seed)
     waiting = [each.claim for each in outcome.unallocated]
     for each in outcome.unallocated:
         after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != each.claim))
