@@ -78,8 +78,8 @@ def test_a_server_would_take_every_object_of_a_page(page: Path, run: Run, tmp_pa
 
 @pytest.fixture
 def recording() -> str:
-    """The section about archives of nodes."""
-    return (ROOT / "docs/hardware.md").read_text().partition("## Recording a node\n")[2].partition("\n## ")[0]
+    """The page about archives of nodes."""
+    return (ROOT / "docs/blocks/recording.md").read_text()
 
 
 @pytest.mark.timeout(300)  # the demo, and all of this machine's /sys
@@ -250,27 +250,34 @@ def test_the_sriov_driver_is_shorter_than_120_lines_and_lives_through_the_demo(r
     assert (done.status, done.err) == (0, "")
 
 
-HARDWARE = (ROOT / "docs/hardware.md").read_text()
+BUILDING_BLOCKS = sorted((ROOT / "docs/blocks").glob("*.md"))
+
+
+def test_a_page_of_building_blocks_is_read_in_a_few_minutes() -> None:
+    lines = {page.name: len(page.read_text().splitlines()) for page in BUILDING_BLOCKS}
+    assert len(lines) > 10
+    assert {name: count for name, count in lines.items() if count > 120} == {}
 
 
 @pytest.fixture
 def blocks(run: Run, tmp_path: Path) -> dict[str, Path]:
-    """The files of the page about hardware by name, in one directory, with an archive of a node."""
+    """The files of the pages of building blocks by name, in one directory, with an archive of a node."""
     replace(regular_machine(sockets=2), pci=()).write(tmp_path / "node")
     assert run("capture", "-o", str(tmp_path / "node.tar.gz"), "--host-root", str(tmp_path / "node")).status == 0
     found = {}
-    for block in re.findall(r"```python\n(.*?)```", HARDWARE, re.DOTALL):
+    text = "".join(page.read_text() for page in BUILDING_BLOCKS)
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         first, _, code = block.partition("\n")
         name = first.removeprefix("# ")
-        assert re.fullmatch(r"\w+\.py", name), f"a block of docs/hardware.md begins with {first!r}, want `# name.py`"
-        assert name not in found, f"docs/hardware.md has {name} twice"
+        assert re.fullmatch(r"\w+\.py", name), f"a block of docs/blocks begins with {first!r}, want `# name.py`"
+        assert name not in found, f"docs/blocks has {name} twice"
         found[name] = tmp_path / name
         found[name].write_text(code)
     return found
 
 
 @pytest.mark.timeout(600)
-def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tmp_path: Path) -> None:
+def test_the_examples_of_the_building_blocks_run(blocks: dict[str, Path], tmp_path: Path) -> None:
     tests = {name: path for name, path in blocks.items() if name.startswith("test_")}
     assert tests
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
@@ -282,11 +289,11 @@ def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tm
         for path in tests.values()
         for name in re.findall(r"^from (\w+) import", path.read_text(), re.MULTILINE)
     }
-    assert blocks.keys() - tests.keys() <= imported, "a file of docs/hardware.md that none of its tests imports"
+    assert blocks.keys() - tests.keys() <= imported, "a file of docs/blocks that none of its tests imports"
 
 
 @pytest.mark.timeout(600)  # mypy reads all of dra_sdk
-def test_the_examples_of_the_page_about_hardware_are_strictly_typed(blocks: dict[str, Path]) -> None:
+def test_the_examples_of_the_building_blocks_are_strictly_typed(blocks: dict[str, Path]) -> None:
     files = [str(path) for name, path in blocks.items() if not name.startswith("test_")]
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -19,7 +19,7 @@ RUN_HERE: Final = "run below: the commands in the repository, and the lines that
 SHOWN: Final = "tests/template/test_shown.py"
 README: Final = "tests/test_readme.py"
 DOCS: Final = "tests/test_docs.py"
-HARDWARE: Final = f"{DOCS}: all files of the page, with their tests"
+FILES: Final = f"{DOCS}: all files of the building blocks, with their tests"
 OBJECTS: Final = f"{DOCS}: validated as an API server does"
 PART: Final = f"{SHOWN}: validated in a whole object, its configuration read by the driver"
 ON_CLUSTER: Final = "tests/cluster/test_install_page.py, on a real cluster"
@@ -37,6 +37,20 @@ BLOCKS: Final = {
         "from dra_sdk.testing import": README,
     },
     "docs/architecture.md": {" describe": PICTURE},
+    "docs/blocks/daemons.md": {"# ": FILES},
+    "docs/blocks/health.md": {"# ": FILES},
+    "docs/blocks/node-access.md": {"# ": FILES},
+    "docs/blocks/pci.md": {"# ": FILES},
+    "docs/blocks/readers.md": {"# ": FILES},
+    "docs/blocks/recording.md": {"# ": FILES, "dra-sdk capture": DOCS},
+    "docs/blocks/records.md": {"# ": FILES},
+    "docs/blocks/settings.md": {
+        "# ": FILES,
+        "logLevel: debug": SHOWN,
+        "dra-sdk: unknown environment variable": SHOWN,
+    },
+    "docs/blocks/testing.md": {"# ": FILES},
+    "docs/blocks/vendor-service.md": {"# ": FILES},
     "docs/commands.md": {"$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE},
     "docs/concepts.md": {"dra-sdk demo cpu": "tests/cli/test_demo.py"},
     "docs/conformance-results.md": {
@@ -61,12 +75,6 @@ BLOCKS: Final = {
     "docs/explain.md": {
         "$ dra-sdk explain": RUN_HERE,
         "from pathlib import Path": SHOWN,
-    },
-    "docs/hardware.md": {
-        "# ": HARDWARE,
-        "logLevel: debug": SHOWN,
-        "dra-sdk: unknown environment variable": SHOWN,
-        "dra-sdk capture": DOCS,
     },
     "docs/index.md": {"dra-sdk new my-driver": "tests/template/test_tutorial.py, with the README's"},
     "docs/install.md": {

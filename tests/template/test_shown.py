@@ -76,17 +76,17 @@ def test_the_gpu_driver_takes_every_configuration_of_its_page(configs: dict[str,
     assert {each["kind"]: wrong_fields(known[each["kind"]], each) for each in shown} == {each: [] for each in known}
 
 
-def test_the_settings_file_of_the_page_about_hardware_is_read_and_mistakes_are_told(tmp_path: Path) -> None:
-    (tmp_path / "lamp_driver.py").write_text(block("docs/hardware.md", "# lamp_driver.py"))
+def test_the_settings_file_of_the_page_about_settings_is_read_and_mistakes_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "lamp_driver.py").write_text(block("docs/blocks/settings.md", "# lamp_driver.py"))
     for number in range(1, 4):
         (tmp_path / f"tree/sys/class/lamps/lamp-{number}").mkdir(parents=True)
-    good = block("docs/hardware.md", "logLevel: debug")
+    good = block("docs/blocks/settings.md", "logLevel: debug")
     (tmp_path / "good.yaml").write_text(good)
     (tmp_path / "lamps.yaml").write_text(good.replace("busySeconds: 5", "busySeconds: '60'"))
     discover = "dra-sdk discover lamp_driver:LampDriver --host-root tree --config"
     found = here(f"{discover} good.yaml", tmp_path)
     assert re.findall(r"lamp-\d", found.stdout) == ["lamp-3"], found.stderr
-    unknown, wrong = block("docs/hardware.md", "dra-sdk: unknown environment variable").splitlines()
+    unknown, wrong = block("docs/blocks/settings.md", "dra-sdk: unknown environment variable").splitlines()
     wrong = wrong.replace("/etc/lamps.yaml", str(tmp_path / "lamps.yaml"))
     assert here(f"DRA_LAMP_HIED=lamp-1 {discover} good.yaml", tmp_path).stderr.splitlines() == [unknown]
     assert here(f"{discover} lamps.yaml", tmp_path).stderr.splitlines() == [wrong]
