@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import yaml
 
 from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice
 from dra_sdk.cli.main import make_parser
+from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.sysfs import FakePci, regular_machine
@@ -300,10 +301,15 @@ def test_the_examples_of_the_building_blocks_are_strictly_typed(blocks: dict[str
     assert done.returncode == 0, done.stdout
 
 
-def test_the_guide_shows_the_hook_of_its_driver_of_cores() -> None:
-    page = (ROOT / "docs/driver.md").read_text().partition("## Pods and containers")[2]
-    (hook,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert textwrap.indent(hook, "    ") in (EXAMPLES / "cores/cores_driver.py").read_text()
+def test_the_guide_has_every_hook_with_its_arguments() -> None:
+    page = (ROOT / "docs/driver.md").read_text().partition("## The hooks")[2]
+    arguments = {
+        name: [argument for argument in inspect.signature(hook).parameters if argument != "self"]
+        for name, hook in vars(DriverHooks).items()
+        if name.startswith("dra_")
+    }
+    shown = re.findall(r"^\| `(dra_\w+)\((.*?)\)` \| [^|]+ \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
+    assert {name: [word for word in words.split(", ") if word] for name, words in shown} == arguments
 
 
 def test_the_driver_of_cores_lives_through_the_demo_with_a_container_runtime(run: Run, tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ BLOCKS: Final = {
     "docs/driver.md": {
         "dra-sdk discover fpga_driver": DOCS,
         "config:": PART,
-        "def dra_synchronize(": f"{DOCS}: part of docs/examples/cores",
         "[project]": "tests/template/test_installed.py builds a package with the same entry point",
     },
     "docs/explain.md": {
