@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dra_sdk.cli.main import main
-from dra_sdk.cli.simulate import write_picture
+from dra_sdk.cli.picture import write_picture
 from dra_sdk.errors import SettingsError
 from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.scheduling.cluster import schedule

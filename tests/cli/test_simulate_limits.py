@@ -171,7 +171,7 @@ def run(capsys, tmp_path):
     [("simulate", "given up after 20000 steps"), ("explain", "there are not enough different values")],
 )
 def test_an_endless_search_is_stopped_with_a_sentence(run, command, said, monkeypatch):
-    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", partial(schedule, max_steps=20_000))
+    monkeypatch.setattr("dra_sdk.cli.outcomes.schedule", partial(schedule, max_steps=20_000))
     result = run(command)
     assert result.status == 1
     assert said in result.out
@@ -195,7 +195,7 @@ def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
         timer.start()
         return schedule(*arguments, **{**more, "max_steps": 10**12})
 
-    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
+    monkeypatch.setattr("dra_sdk.cli.outcomes.schedule", interrupted)
     result = run(command)
     timer.join()
     assert (result.status, result.out) == (130, "")

@@ -16,7 +16,7 @@ from dra_sdk import (
     PreparedDevice,
 )
 from dra_sdk.hardware import PciDevice, pci_attributes, read_pci_devices, read_text, uevents
-from dra_sdk.hardware.node_access import NodeEffects, NodeAccess, SystemEffects
+from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.vfio import Passthrough, device_nodes, vfio_device
 
 NAME = "{{ cookiecutter.driver_name }}"
