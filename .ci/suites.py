@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -27,20 +28,22 @@ TABLE: Final[Table] = tomllib.loads(Path(__file__).with_name("suites.toml").read
 COMMITS: Final = 20
 
 
-def choose(table: Table, paths: list[str], head: str) -> dict[str, str]:
+def choose(table: Table, paths: Iterable[str], head: str) -> dict[str, str]:
     """Two suites for the commit `head`, each with the reason; `paths` are those that changed."""
     suites = table["suites"]
-    changed = [name for name in suites if any(path.startswith(tuple(suites[name]["paths"])) for path in paths)]
+    changed = {name: path for path in paths for name, suite in suites.items() if path.startswith(tuple(suite["paths"]))}
     pairs = [
         pair
         for pair in combinations(suites, 2)
         if set(pair) != set(table["apart"])
         and table["always"] + sum(suites[name]["seconds"] for name in pair) <= table["goal"]
-        and (not changed or set(pair) & set(changed))
+        and (not changed or set(pair) & changed.keys())
     ]
     turn = int(sha256(head.encode()).hexdigest(), 16) % len(pairs)
-    drawn = f"pair {turn + 1} of {len(pairs)} by the hash of {head}"
-    return {name: f"{drawn}, {'paths changed' if name in changed else 'paths rest'}" for name in pairs[turn]}
+    drawn = f"pair {turn + 1} of {len(pairs)} by the hash of {head[:12]}"
+    return {
+        name: f"{drawn}; {f'{changed[name]} changed' if name in changed else 'its paths rest'}" for name in pairs[turn]
+    }
 
 
 def by_hand(table: Table, names: list[str]) -> dict[str, str]:

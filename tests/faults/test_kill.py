@@ -17,11 +17,12 @@ from dra_sdk.node.prepare.checkpoint import decode
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.calls import KubeletCalls
+from tests.counts import count
 from tests.faults.lamps import WatchedLamps
 from tests.faults.outside import Outside
 
 SITES = 2
-KILLS = 15  # at each site
+KILLS = count(8, 15)  # at each site
 LAMPS = ("lamp-0", "lamp-1", "lamp-2")
 PACE = 0.003
 

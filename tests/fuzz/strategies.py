@@ -12,14 +12,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.counts import count
+
 JSON = Any
 Place = tuple[str | int, ...]
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
-    """Return the settings of a test with this number of inputs."""
+    """Return the settings of a test with a third of this number of inputs, with all of them if FULL=1."""
     return settings(
-        max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=count(examples // 3, examples),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
 
 

@@ -62,7 +62,7 @@ BLOCKS: Final = {
         "dra-sdk conformance --driver cpu": "tests/cli/test_conformance.py",
         "import pytest": "tests/tools/conformance/test_pytest_plugin.py, with another driver",
     },
-    "docs/contributing.md": {"python -m tests.newest": LONG, "make soak": LONG},
+    "docs/contributing.md": {"python -m tests.newest": LONG, "make soak": LONG, ".ci/run": LONG},
     "docs/following-kubernetes.md": {
         "make follow": "tests/cluster/follow/test_follow.py tests its parts; a whole run takes half an hour"
     },

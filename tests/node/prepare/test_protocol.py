@@ -1,4 +1,4 @@
-"""The model of the protocol, for a moment; `make faults` runs a hundred thousand steps of it."""
+"""The model of the protocol, for a moment; `make faults` runs many thousands of steps of it."""
 
 from __future__ import annotations
 
