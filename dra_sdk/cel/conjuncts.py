@@ -208,6 +208,11 @@ class Edit:
     before: str
     after: str
 
+    @property
+    def text(self) -> str:
+        """The change, such as `change "80Gi" to "40Gi"`."""
+        return f'change "{self.before}" to "{self.after}"'
+
 
 def without(expression: str, conjunct: Conjunct) -> Edit:
     """Return the expression with `true` in place of a conjunct."""

@@ -215,13 +215,15 @@ def _summary(outcome: SchedulingOutcome) -> str:
         claim.node for claim in outcome.claims if claim.hypothetical and claim.node is not None
     }
     placed = sum(pod.node is not None for pod in outcome.pods)
-    parts = [f"{placed} of {counted(len(outcome.pods), 'pod')} placed, on {counted(len(nodes), 'node')}"]
-    if not outcome.pods:
-        parts = ["no pods"]
     without_pod = [claim for claim in outcome.claims if claim.hypothetical]
+    parts = []
+    if outcome.pods:
+        parts.append(f"{placed} of {counted(len(outcome.pods), 'pod')} placed, on {counted(len(nodes), 'node')}")
+    elif not without_pod:
+        parts.append("no pods")
     if without_pod:
         allocated = sum(claim.allocation is not None for claim in without_pod)
-        parts.append(f"{allocated} of {counted(len(without_pod), 'claim')} without a pod allocated as if one used it")
+        parts.append(f"{allocated} of {counted(len(without_pod), 'claim')} would be allocated (tested without a pod)")
     if not outcome.complete:
         parts.append("`dra-sdk explain` says why not all")
     return "; ".join(parts)

@@ -71,7 +71,7 @@ def test_explanations_are_printed_as_objects(run, output, read):
     status, out, _ = run(situations.memory(), "-o", output)
     (found,) = read(out)
     assert status == 1
-    assert found["changes"][0]["text"] == "request gpu, selector 0: 40Gi instead of 80Gi"
+    assert found["changes"][0]["text"] == 'request gpu, selector 0: change "80Gi" to "40Gi"'
     assert found["reports"][0]["nodes"] == ["a0", "a1", "a2", "a3", "a4"]
 
 

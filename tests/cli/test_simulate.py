@@ -38,14 +38,14 @@ def test_the_table_has_a_row_for_each_device(run):
     assert result.err.splitlines() == [
         "note: no Node object for node-a: assuming nodes without labels and limits that accept every pod",
         "gpu.example.com: 0 of 2 pieces of hardware wholly free, nothing in parts",
-        "1 of 1 pod placed, on 1 node; 1 of 1 claim without a pod allocated as if one used it",
+        "1 of 1 pod placed, on 1 node; 1 of 1 claim would be allocated (tested without a pod)",
     ]
 
 
 def test_a_pod_that_is_not_placed_has_a_reason_and_status_1(run):
     result = run(SLICE + "".join(claim_text(name) + pod_text(name) for name in "abc"))
     assert result.status == 1
-    assert result.cells[2] == ["c", "-", "-", "-", "0 of 1 nodes: no devices for claim gpu (1)"]
+    assert result.cells[2] == ["c", "-", "-", "-", "0 of 1 nodes: no devices for claim gpu on 1 node"]
     assert result.out.endswith("\nWould a new node help? Yes: 1 more node like node-a would be enough for c.\n")
     assert "2 of 3 pods placed" in result.err
 
@@ -110,7 +110,7 @@ def test_a_tainted_device_is_replaced(run):
 def test_a_tainted_pool_leaves_no_devices(run):
     result = run(SLICE + claim_text("a") + pod_text("a"), "--taint", "gpu.example.com/node-a=broken=yes:NoExecute")
     assert result.status == 1
-    assert "→ not placed, 0 of 1 nodes: no devices for claim gpu (1)" in result.out
+    assert "→ not placed, 0 of 1 nodes: no devices for claim gpu on 1 node" in result.out
     assert "Yes: 1 more node like node-a would be enough for a." in result.out
 
 
@@ -238,7 +238,7 @@ def test_a_picture_says_why_a_claim_waits_and_what_would_help(tmp_path: Path):
     shown = Page((tmp_path / "a.html").read_text()).text
     assert (
         "claim c on any of 7 nodes: request gpu: none of 4 devices passes selector 0 (memory is 40Gi) "
-        "Would help: request gpu, selector 0: 40Gi instead of 80Gi"
+        'Would help: request gpu, selector 0: change "80Gi" to "40Gi"'
     ) in shown
 
 

@@ -124,7 +124,7 @@ def test_the_python_of_the_page_about_explanations_runs(tmp_path: Path) -> None:
     (tmp_path / "why.py").write_text(block("docs/explain.md", "from pathlib import Path"))
     done = here("python why.py", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1. request lunch, selector 0: basil instead of pineapple" in done.stdout
+    assert '1. request lunch, selector 0: change "pineapple" to "basil"' in done.stdout
 
 
 def test_a_damaged_file_is_shown_repaired_and_forgotten_as_the_page_says(

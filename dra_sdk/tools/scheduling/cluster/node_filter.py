@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Final
 
 from dra_sdk.model import JSON
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.allocator import (
     OPTIONAL_NODE_OPERATIONS,
     AllocatedState,
@@ -349,10 +350,10 @@ class CandidateNodes:
             self._without_devices.append(obj)
 
     def summary(self, requirements: PodRequirements, node_filter: NodeFilter) -> str:
-        """Return why no node is left: `0 of 3 nodes: no devices for claim gpu (2); cordoned (1)`."""
+        """Return why no node is left: `0 of 3 nodes: no devices for claim gpu on 2 nodes; cordoned on 1 node`."""
         self._reasons.update(node_filter.missing_devices(requirements, node) for node in self._without_devices)
         self._without_devices.clear()
         if not self._reasons:
             return "there are no nodes"
-        each = "; ".join(f"{reason} ({number})" for reason, number in self._reasons.most_common())
-        return f"{NO_NODE_PREFIX}{self._reasons.total()} nodes: {each}"
+        reasons = [f"{reason} on {counted(number, 'node')}" for reason, number in self._reasons.most_common()]
+        return f"{NO_NODE_PREFIX}{self._reasons.total()} nodes: {'; '.join(reasons)}"

@@ -202,7 +202,7 @@ def _other_constants(
     for text, _ in sorted(values.items(), key=lambda each: (_constant_order(raw[each[0]]), -each[1]))[:_MAX_CONSTANTS]:
         edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
         if edit is not None:
-            description = f"{failing.selector.location}: {edit.after} instead of {edit.before}"
+            description = f"{failing.selector.location}: {edit.text}"
             change = editor.propose(ChangeSize.CONSTANT, description, [(failing.selector, edit.expression)])
             yield replace(
                 change,
@@ -296,7 +296,7 @@ class _SelectorEditor:
             selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
             edit = _edit_for(device, each, text)
             removed += edit is None
-            said = f"{edit.after} instead of {edit.before}" if edit else f"remove {each.conjunct.text}"
+            said = edit.text if edit else f"remove {each.conjunct.text}"
             descriptions.setdefault(selector.location, []).insert(0, said)
             texts[id(selector)] = selector, (edit or without(text, each.conjunct)).expression
         if removed == len(conjuncts):

@@ -282,6 +282,9 @@ def _other_names(change: SuggestedChange) -> str:
     names = [each for each in change.others if each]
     if not names:
         return ""
+    if change.kind == "constant":
+        quoted = [f'"{name}"' for name in names]
+        return f" or {shortened(quoted, _MAX_ALTERNATIVES)}"
     return f" (or {shortened(names, _MAX_ALTERNATIVES)})"
 
 

@@ -220,7 +220,7 @@ def test_reasons_are_counted_the_most_frequent_first():
     candidates.reject("b", NodeRejection("cordoned"))
     candidates.reject("a", NodeRejection())
     candidates.reject("c", NodeRejection())
-    expected = "0 of 3 nodes: no devices for claim x (2); cordoned (1)"
+    expected = "0 of 3 nodes: no devices for claim x on 2 nodes; cordoned on 1 node"
     assert candidates.summary(requirements(), node_filter()) == expected
     assert candidates.summary(requirements(), node_filter()) == expected
     assert CandidateNodes({}).summary(requirements(), node_filter()) == "there are no nodes"

@@ -54,7 +54,7 @@ def test_a_pod_takes_the_place_of_a_less_important_one():
     assert (found.pod, found.node, found.victims) == (("default", "p"), "a", (("default", "low"),))
     assert (found.priority, found.missing, found.violations) == (10, ("cpu",), 0)
     assert str(outcome.evicted["default", "low"]) == "preempted by pod p of priority 10 for cpu"
-    assert outcome.pods_by_key["default", "low"].reason == "0 of 1 nodes: not enough cpu (1)"
+    assert outcome.pods_by_key["default", "low"].reason == "0 of 1 nodes: not enough cpu on 1 node"
 
 
 def test_a_victim_moves_to_another_node():

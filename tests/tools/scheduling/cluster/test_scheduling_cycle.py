@@ -35,7 +35,7 @@ def reason(outcome, name="p"):
 def test_pods_fill_the_nodes_in_order():
     outcome = placed(*TWO_NODES, template("one"), *(pod(name, templates=["one"]) for name in "pqr"))
     assert nodes_of(outcome) == {"p": "node-a", "q": "node-b", "r": None}
-    assert reason(outcome, "r") == "0 of 2 nodes: no devices for claim one (2)"
+    assert reason(outcome, "r") == "0 of 2 nodes: no devices for claim one on 2 nodes"
     assert not outcome.complete
     assert [each.pod[1] for each in outcome.unplaced] == ["r"]
 
@@ -93,7 +93,8 @@ def test_a_claim_that_others_use_keeps_its_node():
     used = allocated(claim("c"), "gpu-0", on="node-b", pods=["other"])
     outcome = placed(*TWO_NODES, used, pod("p", claims=["c"], nodeSelector={"kubernetes.io/hostname": "node-a"}))
     assert (
-        reason(outcome) == "0 of 2 nodes: claim c allocated elsewhere (1); not selected by nodeSelector or affinity (1)"
+        reason(outcome)
+        == "0 of 2 nodes: claim c allocated elsewhere on 1 node; not selected by nodeSelector or affinity on 1 node"
     )
 
 
@@ -145,7 +146,7 @@ def test_a_claim_without_a_pod_is_allocated_as_if_one_used_it():
         ("node-b", True),
         (None, True),
     ]
-    assert outcome.unallocated[0].reason == "0 of 2 nodes: no devices for claim c (2)"
+    assert outcome.unallocated[0].reason == "0 of 2 nodes: no devices for claim c on 2 nodes"
     assert "reservedFor" not in outcome.snapshot.claims[0]["status"]
     assert dict(outcome.snapshot.hypothetical) == {("default", "a"): "node-a", ("default", "b"): "node-b"}
 
@@ -165,7 +166,7 @@ def test_resources_of_the_node_are_limited():
     small = node("node-a", allocatable={"cpu": "1", "pods": "10"})
     outcome = placed(small, pod_requesting("p", cpu=1), pod_requesting("q", cpu=1), pod_requesting("r"))
     assert nodes_of(outcome) == {"p": "node-a", "q": None, "r": "node-a"}
-    assert reason(outcome, "q") == "0 of 1 nodes: not enough cpu (1)"
+    assert reason(outcome, "q") == "0 of 1 nodes: not enough cpu on 1 node"
 
 
 RESOURCE = device_class(extendedResourceName="example.com/gpu")
@@ -191,7 +192,7 @@ def test_no_claim_is_made_for_a_resource_of_a_device_plugin():
     )
     assert outcome.claims == ()
     assert nodes_of(outcome) == {"p": "node-a", "q": None}
-    assert reason(outcome, "q") == "0 of 1 nodes: not enough example.com/gpu (1)"
+    assert reason(outcome, "q") == "0 of 1 nodes: not enough example.com/gpu on 1 node"
 
 
 def test_an_extended_resource_needs_its_feature_gate():
@@ -199,7 +200,7 @@ def test_an_extended_resource_needs_its_feature_gate():
     outcome = placed(
         RESOURCE, node("node-a"), gpus("node-a", "gpu-0"), pod_requesting("p", example__com_gpu=1), profile=profile
     )
-    assert reason(outcome) == "0 of 1 nodes: not enough example.com/gpu (1)"
+    assert reason(outcome) == "0 of 1 nodes: not enough example.com/gpu on 1 node"
 
 
 def test_a_stale_claim_for_extended_resources_is_replaced():
@@ -212,21 +213,23 @@ def test_a_stale_claim_for_extended_resources_is_replaced():
 def test_the_reason_names_the_claims_that_do_not_fit():
     both = pod("p", claims=["a", "b"])
     outcome = placed(node("node-a"), gpus("node-a", "gpu-0"), claim("a"), claim("b"), both)
-    assert reason(outcome) == "0 of 1 nodes: no devices for claims a, b together (1)"
+    assert reason(outcome) == "0 of 1 nodes: no devices for claims a, b together on 1 node"
     outcome = placed(node("node-a"), gpus("node-a", "gpu-0"), claim("a"), claim("b", request(count=2)), both)
-    assert reason(outcome) == "0 of 1 nodes: no devices for claim b (1)"
+    assert reason(outcome) == "0 of 1 nodes: no devices for claim b on 1 node"
     resource = pod_requesting("p", example__com_gpu=1)
-    assert reason(placed(RESOURCE, node("node-a"), resource)) == "0 of 1 nodes: no devices for example.com/gpu (1)"
+    assert (
+        reason(placed(RESOURCE, node("node-a"), resource)) == "0 of 1 nodes: no devices for example.com/gpu on 1 node"
+    )
 
 
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
         ([], "there are no nodes"),
-        ([node("node-a", unschedulable=True)], "0 of 1 nodes: cordoned (1)"),
+        ([node("node-a", unschedulable=True)], "0 of 1 nodes: cordoned on 1 node"),
         (
             [node("node-a"), node("node-b"), gpus("node-b", "gpu-0", count=2)],
-            "0 of 2 nodes: no devices for claim c (2)",
+            "0 of 2 nodes: no devices for claim c on 2 nodes",
         ),
     ],
 )

@@ -179,7 +179,7 @@ def test_a_drained_node_is_cordoned_and_its_pods_are_rescheduled():
     after = schedule(drain(before.snapshot, "node-a"))
     assert nodes_of(after) == {"p": "node-b"}
     assert devices_of(after)["free"] == []
-    assert after.unallocated[0].reason == "0 of 2 nodes: cordoned (1); no devices for claim free (1)"
+    assert after.unallocated[0].reason == "0 of 2 nodes: cordoned on 1 node; no devices for claim free on 1 node"
 
 
 def test_pods_of_daemon_sets_and_static_pods_stay():

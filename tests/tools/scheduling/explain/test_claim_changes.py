@@ -63,7 +63,7 @@ def selector_proposals(
 def test_another_constant_or_a_conjunct_removed():
     problem, found = selector_proposals(f"{A100} && {BIG}")
     assert [each.text for each in found] == [
-        "request gpu, selector 0: 40Gi instead of 80Gi",
+        'request gpu, selector 0: change "80Gi" to "40Gi"',
         f"request gpu, selector 0: remove {BIG}",
     ]
     assert found[0].after == f"{A100} && {BIG}".replace("80Gi", "40Gi")
@@ -75,7 +75,7 @@ def test_another_constant_or_a_conjunct_removed():
 def test_two_conjuncts_of_two_selectors():
     problem, found = selector_proposals(BIG, H100)
     assert [each.text for each in found] == [
-        "request gpu, selector 0: 40Gi instead of 80Gi; request gpu, selector 1: A100 instead of H100",
+        'request gpu, selector 0: change "80Gi" to "40Gi"; request gpu, selector 1: change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}",
     ]
     assert [each.size for each in found] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
@@ -86,7 +86,7 @@ def test_two_conjuncts_of_two_selectors():
 def test_two_conjuncts_of_one_selector():
     problem, found = selector_proposals(f"{BIG} && {H100}")
     assert [each.text for each in found] == [
-        "request gpu, selector 0: 40Gi instead of 80Gi and A100 instead of H100",
+        'request gpu, selector 0: change "80Gi" to "40Gi" and change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG} and {H100}",
     ]
     assert found[0].after == f"{BIG} && {H100}".replace("80Gi", "40Gi").replace("H100", "A100")
@@ -98,7 +98,7 @@ def test_two_conjuncts_of_one_selector():
 def test_a_conjunct_without_a_constant_is_removed_beside_one_with_another_value():
     other = 'device.attributes["gpu.nvidia.com"].productName.startsWith("H")'
     problem, found = selector_proposals(f"{H100} && {other}")
-    assert found[0].text == f"request gpu, selector 0: A100 instead of H100 and remove {other}"
+    assert found[0].text == f'request gpu, selector 0: change "H100" to "A100" and remove {other}'
     assert found[0].size is ChangeSize.CONJUNCT
     assert found[0].extent < found[1].extent
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
@@ -106,7 +106,7 @@ def test_a_conjunct_without_a_constant_is_removed_beside_one_with_another_value(
 
 def test_another_value_in_a_list():
     problem, found = selector_proposals('device.attributes["gpu.nvidia.com"].productName in ["H100"]')
-    assert found[0].text == "request gpu, selector 0: A100 instead of H100"
+    assert found[0].text == 'request gpu, selector 0: change "H100" to "A100"'
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
 
 
@@ -114,7 +114,7 @@ def test_a_change_of_the_class():
     problem, found = selector_proposals(cls=NIC)
     assert {each.size for each in found} == {ChangeSize.CLASS}
     assert found[0].object == "DeviceClass nic.example.com"
-    assert found[0].text == "class nic.example.com, selector 0: gpu.nvidia.com instead of nic.example.com"
+    assert found[0].text == 'class nic.example.com, selector 0: change "nic.example.com" to "gpu.nvidia.com"'
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
     assert not problem.allocate_on(problem.nodes[1]).fits, "the class itself is as it was"
 

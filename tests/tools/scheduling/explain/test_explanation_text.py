@@ -111,7 +111,7 @@ on l0, and the same on l1:
       → 0 left, 1 needed
 
 What would help, the smallest change first:
-  1. request gpu, selector 0: 40Gi instead of 80Gi
+  1. request gpu, selector 0: change "80Gi" to "40Gi"
 """
     )
 
