@@ -12,7 +12,6 @@ from dra_sdk.model.step import Step
 Observer = Callable[[Step], AbstractContextManager[object] | None]
 """`dra_step` of an extension."""
 Measure = Callable[[str], AbstractContextManager[object]]
-UNOBSERVED: Final = nullcontext()
 _NO_METADATA: Final[Mapping[str, str]] = {}
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -21,30 +20,25 @@ _R = TypeVar("_R")
 class Steps:
     """Surrounds steps of a driver's calls with what its extensions return for them.
 
+    observers: `dra_step` of each extension that has it.
     measure: returns a context manager for one run of a hook, given the hook's name; not for `dra_watch` and
         `dra_device_health`, which last as long as the process.
     hook: returns a context manager for one run of a hook as a step that is measured.
 
-    `driver` is the driver's name. What nobody observes is not a step: it costs nothing.
+    `driver` is the driver's name.
     """
 
     def __init__(self, driver: str, observers: Sequence[Observer] = (), measure: Measure = nullcontext) -> None:
-        self._driver, self._observers = driver, observers
+        self._driver, self.observers = driver, observers
         self.measure = measure
         self.hook: Measure = self._observed_hook if observers else measure
-
-    @property
-    def are_observed(self) -> bool:
-        """Whether an extension has `dra_step`."""
-        return bool(self._observers)
 
     def step(
         self, name: str, metadata: Mapping[str, str] = _NO_METADATA, **attributes: str
     ) -> AbstractContextManager[object]:
         """Return a context manager for one step; what observers raise is raised here."""
         step = Step(self._driver, name, attributes, metadata)
-        managers = [manager for observe in self._observers if (manager := observe(step)) is not None]
-        return _Together(managers) if managers else UNOBSERVED
+        return _Together([manager for observe in self.observers if (manager := observe(step)) is not None])
 
     def around(
         self,
@@ -53,7 +47,7 @@ class Steps:
         attributes: Callable[..., dict[str, str]] = lambda *_args, **_kwargs: {},
     ) -> Callable[_P, _R]:
         """Return `function` as a step, with `attributes` of its arguments; `function` itself if nothing observes it."""
-        if not self._observers:
+        if not self.observers:
             return function
 
         @wraps(function)

@@ -82,7 +82,6 @@ def test_a_function_is_a_step_with_attributes_of_its_arguments() -> None:
 
 def test_a_function_that_nothing_observes_stays_as_it_is() -> None:
     steps = Driver.of(Lamp()).steps
-    assert not steps.are_observed
     assert steps.around("sort", sorted) is sorted
 
 

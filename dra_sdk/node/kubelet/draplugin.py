@@ -30,6 +30,7 @@ Prepare = Callable[[ClaimRef, Deadline], Sequence[HeldDevice]]
 Unprepare = Callable[[ClaimRef, Deadline], None]
 CallObserver = Callable[[str, Mapping[str, str]], AbstractContextManager[object]]
 """Called with a method's name and the headers of the call; what it returns is entered during the call."""
+_Act = Callable[[ClaimRef, Deadline], Any]
 _Answer = Callable[[Any, grpc.ServicerContext], Any]
 ERROR_LIMIT: Final = 4096  # characters; the kubelet accepts answers up to 16 MiB, and an event shows only the beginning
 NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
@@ -72,18 +73,13 @@ class _Version:
             "NodeUnprepareResources": self._method("NodeUnprepareResources", "unprepare", self._unprepare),
         }
 
-    def _method(self, name: str, action: str, act: Callable[[ClaimRef, Deadline], Any]) -> Method:
+    def _method(self, name: str, action: str, act: _Act) -> Method:
         request, response = getattr(self._wire, f"{name}Request"), getattr(self._wire, f"{name}Response")
         answer = partial(self._answer_each_claim, action, act, response)
         return unary(_observed(name, answer, self._observe) if self._observe else answer, request, response)
 
     def _answer_each_claim(
-        self,
-        action: str,
-        act: Callable[[ClaimRef, Deadline], Any],
-        make_response: Any,
-        request: Any,
-        context: grpc.ServicerContext,
+        self, action: str, act: _Act, make_response: Any, request: Any, context: grpc.ServicerContext
     ) -> Any:
         """Return the response with an entry for each claim of the request: the devices of `act`, or its error."""
         claims, response = _claims(request), make_response()

@@ -21,15 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dra_sdk.errors import HookError, StateError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import (
-    NO_DEADLINE,
-    AllocatedDevice,
-    ClaimRef,
-    Deadline,
-    HeldClaim,
-    HeldDevice,
-    PreparedDevice,
-)
+from dra_sdk.model.claim import AllocatedDevice, ClaimRef, Deadline, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
@@ -90,12 +82,7 @@ class Checkpoint:
         """Return PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
             HeldDevice(
-                device.request,
-                device.pool,
-                device.name,
-                device.share_id,
-                device.admin_access,
-                device.consumed_capacity,
+                device.request, device.pool, device.name, device.share_id, device.admin_access, device.consumed_capacity
             )
             for device in devices
         )
@@ -156,12 +143,10 @@ class Checkpoint:
             condition["lastTransitionTime"] = known_since or condition["lastTransitionTime"]
         return replace(self, statuses=tuple({**earlier, _status_key(made): made}.values()))
 
-    def held(self, boot_id: str, deadline: Deadline = NO_DEADLINE) -> HeldClaim:
+    def held(self, boot_id: str, deadline: Deadline | None = None) -> HeldClaim:
         """Return the claim as hooks see it now; `boot_id` is that of the current boot."""
-        rebooted = self.boot_id != boot_id
-        if not rebooted and deadline is NO_DEADLINE:
-            return self.claim
-        return replace(self.claim, rebooted=rebooted, deadline=deadline)
+        claim = self.claim if self.boot_id == boot_id else replace(self.claim, rebooted=True)
+        return replace(claim, deadline=deadline) if deadline else claim
 
 
 def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:
@@ -324,21 +309,9 @@ class _Body:
 
 def _body(state: Checkpoint) -> JSON:
     claim = state.claim
-    return {
-        "namespace": claim.namespace,
-        "name": claim.name,
-        "uid": claim.uid,
-        "boot_id": state.boot_id,
-        "phase": state.phase,
-        "devices": claim.devices,
-        **_filled(
-            journal=claim.journal,
-            cdi_spec=state.cdi_spec,
-            metadata=state.metadata,
-            statuses=state.statuses,
-            pods=claim.pods,
-        ),
-    }
+    names = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "boot_id": state.boot_id}
+    more = _filled(journal=claim.journal, cdi_spec=state.cdi_spec, metadata=state.metadata, statuses=state.statuses)
+    return {**names, "phase": state.phase, "devices": claim.devices, **more, **_filled(pods=claim.pods)}
 
 
 def _checkpoint(content: bytes) -> Checkpoint:

@@ -66,30 +66,25 @@ class Dependencies:
         locks: NamedLocks | None = None,
     ) -> Dependencies:
         """Return what a driver with this plugin data directory acts on. InvalidObjectError for a bad CDI kind."""
-        info, locks = driver.info, locks or NamedLocks()
+        info, locks, metadata, variables = driver.info, locks or NamedLocks(), None, None
         undoable = driver.implements("dra_unprepare")
+        if info.metadata:
+            from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
+
+            metadata = MetadataDirectory(info.name, data, files)
+        if driver.has_container_hooks:
+            from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
+
+            variables = claim_variables(info.name)
+        shared, volatile = locks.is_shared, info.volatile
         return cls(
-            store=CheckpointStore.of(
-                data, boot_id, files, undoable=undoable, shared=locks.is_shared, volatile=info.volatile
-            ),
+            store=CheckpointStore.of(data, boot_id, files, undoable=undoable, shared=shared, volatile=volatile),
             cdi=CdiSpecs(cdi_dir, info.cdi_kind, info.name, files),
             fetch=fetch,
             find_device=find_device,
             boot_id=boot_id,
             locks=locks,
-            metadata=_metadata(info.name, data, files) if info.metadata else None,
+            metadata=metadata,
             announce=announce,
-            variables=_variables(info.name) if driver.has_container_hooks else None,
+            variables=variables,
         )
-
-
-def _metadata(driver: str, data: Path, files: Files) -> MetadataDirectory:
-    from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
-
-    return MetadataDirectory(driver, data, files)
-
-
-def _variables(driver: str) -> Variables:
-    from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
-
-    return claim_variables(driver)

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 from typing import Any, Protocol
 
@@ -165,18 +166,8 @@ class Preparer:
         """Run `dra_prepare` between PrepareStarted and PrepareCompleted. What it has done is undone if a step fails."""
         ref = wanted.ref
         run = HookRun(self._driver, self._write_state, started, undoable=self._undoable)
-        claim = Claim(
-            ref.namespace,
-            ref.name,
-            ref.uid,
-            self._node,
-            wanted.devices,
-            wanted.raw,
-            lambda: self.held(except_uid=ref.uid),
-            run.journal,
-            deadline,
-            wanted.configs,
-        )
+        names, others = (ref.namespace, ref.name, ref.uid), partial(self.held, except_uid=ref.uid)
+        claim = Claim(*names, self._node, wanted.devices, wanted.raw, others, run.journal, deadline, wanted.configs)
         if self._undoable:
             self._start(started)
         try:

@@ -197,7 +197,7 @@ class DriverProcess:
         prepare = steps.around("prepare", self.preparer.prepare, _claim_attributes)
         unprepare = steps.around("unprepare", self.preparer.unprepare, _claim_attributes)
         calls = partial(self._call, "prepare", prepare), partial(self._call, "unprepare", unprepare)
-        plugin = plugin_services(*calls, steps.step if steps.are_observed else None)
+        plugin = plugin_services(*calls, steps.step if steps.observers else None)
         return {**plugin, **self.publisher.health.services()}
 
     def _call(self, name: str, act: Callable[[ClaimRef, Deadline], _T], ref: ClaimRef, deadline: Deadline) -> _T:
