@@ -28,6 +28,7 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.bench.conformance import RUNS
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
+from tests.strict import type_errors
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
@@ -212,9 +213,7 @@ def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None
 @pytest.mark.parametrize("name", ["cores", "fpga", "sriov"])
 def test_the_drivers_of_the_guides_are_strictly_typed(name: str) -> None:
     file = EXAMPLES / name / f"{name}_driver.py"
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stdout
+    assert type_errors(file) == ""
 
 
 def test_the_driver_of_the_guide_lives_through_the_demo(run: Run, tmp_path: Path) -> None:
@@ -295,10 +294,7 @@ def test_the_examples_of_the_building_blocks_run(blocks: dict[str, Path], tmp_pa
 
 @pytest.mark.timeout(600)  # mypy reads all of dra_sdk
 def test_the_examples_of_the_building_blocks_are_strictly_typed(blocks: dict[str, Path]) -> None:
-    files = [str(path) for name, path in blocks.items() if not name.startswith("test_")]
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stdout
+    assert type_errors(*(path for name, path in blocks.items() if not name.startswith("test_"))) == ""
 
 
 def test_the_guide_has_every_hook_with_its_arguments() -> None:

@@ -16,6 +16,7 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 from dra_sdk.tools.simulator.oci import HostDevice
 from tests.embedded import settings_for
+from tests.strict import type_errors
 
 ROOT = Path(__file__).parents[1]
 NAME = "serial.example.com"
@@ -40,9 +41,7 @@ def test_it_is_at_most_forty_lines(example: Path) -> None:
 
 
 def test_it_is_strictly_typed(example: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(example)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stdout
+    assert type_errors(example) == ""
 
 
 @pytest.mark.timeout(600)  # mypy reads all of dra_sdk
@@ -52,20 +51,17 @@ def test_its_test_is_strictly_typed_and_passes(example: Path, page: str) -> None
     (code,) = (block for block in blocks if "def test_" in block)
     test = example.with_name("test_serial_driver.py")
     test.write_text(code)
-    paths = {"MYPYPATH": os.pathsep.join((str(example.parent), str(ROOT))), "PYTHONPATH": f"{example.parent}"}
-    for command in (
-        ["mypy", "--strict", "--config-file=", str(test)],
-        ["pytest", "-q", "-p", "no:cacheprovider", str(test)],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            capture_output=True,
-            text=True,
-            cwd=example.parent,
-            env={**os.environ, **paths},
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
+    assert type_errors(test, search=(example.parent,)) == ""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=example.parent,
+        env={**os.environ, "PYTHONPATH": str(example.parent)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_it_discovers_prepares_and_unprepares(example: Path, tmp_path: Path) -> None:

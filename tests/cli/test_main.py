@@ -8,114 +8,126 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from dra_sdk.cli.main import main
+from tests.cli.commands import Run, runner
 
 
-def dra_sdk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def process(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as a shell starts it."""
     command = [sys.executable, "-m", "dra_sdk.cli.main", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin", **environment}, timeout=50
-    )
+    return subprocess.run(command, text=True, check=False, timeout=50, **{"stderr": subprocess.PIPE, **more})
 
 
 def test_drivers_lists_the_installed_drivers() -> None:
-    done = dra_sdk("drivers")
+    done = process("drivers", stdout=subprocess.PIPE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == ["NAME", "DRIVER", "FROM", "HOOKS"]
     assert any(line.split()[:2] == ["cpu", "dra.cpu"] for line in done.stdout.splitlines())
 
 
-def test_discover_prints_exact_slices() -> None:
-    listed = json.loads(dra_sdk("discover", "cpu", "-o", "json", "--node-name", "node-a").stdout)
-    written = list(yaml.safe_load_all(dra_sdk("discover", "cpu", "-o", "yaml", "--node-name", "node-a").stdout))
+def test_discover_prints_exact_slices(run: Run) -> None:
+    listed = json.loads(run("discover", "cpu", "-o", "json", "--node-name", "node-a").out)
+    written = list(yaml.safe_load_all(run("discover", "cpu", "-o", "yaml", "--node-name", "node-a").out))
     assert written == listed["items"]
     assert written[0]["kind"] == "ResourceSlice"
     assert written[0]["spec"]["nodeName"] == "node-a"
     assert written[0]["spec"]["pool"] == {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
-    table = dra_sdk("discover", "cpu").stdout
+    table = run("discover", "cpu").out
     assert "cpudevnuma000" in table
     assert re.search(r"smtEnabled=(true|false)\b", table)
 
 
-def test_an_unknown_driver_is_one_line() -> None:
-    done = dra_sdk("run", "gpuu")
-    assert done.returncode == 2
-    assert "unknown driver 'gpuu'; installed drivers: " in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_an_unknown_driver_is_one_line(run: Run) -> None:
+    done = run("run", "gpuu")
+    assert done.status == 2
+    assert "unknown driver 'gpuu'; installed drivers: " in done.err
+    assert len(done.err.splitlines()) == 1
 
 
-def test_a_wrong_setting_names_the_variable() -> None:
-    done = dra_sdk("discover", "cpu", DRA_CPU_RESERVED_CPUS="0-")
-    assert done.returncode == 2
-    assert "DRA_CPU_RESERVED_CPUS" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_wrong_setting_names_the_variable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRA_CPU_RESERVED_CPUS", "0-")
+    done = run("discover", "cpu")
+    assert done.status == 2
+    assert "DRA_CPU_RESERVED_CPUS" in done.err
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("words", [("run", "cpu"), ("discover", "cpu"), ("state", "cpu"), ("top", "--here", "cpu")])
-def test_commands_read_the_drivers_section_of_the_file(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_commands_read_the_drivers_section_of_the_file(run: Run, words: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("driver: {reservedCpu: 0}")
-    done = dra_sdk(*words, "--config", str(file))
-    assert done.returncode == 2
-    assert f"settings file {file}: unknown setting driver.reservedCpu; did you mean reservedCpus?" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    done = run(*words, "--config", str(file))
+    assert done.status == 2
+    assert f"settings file {file}: unknown setting driver.reservedCpu; did you mean reservedCpus?" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
-def test_each_wrong_setting_is_a_line() -> None:
-    done = dra_sdk("run", "cpu", DRA_CPU_RESERVED_CPUS="0-", DRA_CPU_COLOUR="red")
-    assert done.returncode == 2
-    first, second = done.stderr.splitlines()
+def test_each_wrong_setting_is_a_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRA_CPU_RESERVED_CPUS", "0-")
+    monkeypatch.setenv("DRA_CPU_COLOUR", "red")
+    done = run("run", "cpu")
+    assert done.status == 2
+    first, second = done.err.splitlines()
     assert first.startswith("dra-sdk: unknown environment variable DRA_CPU_COLOUR")
     assert second.startswith("dra-sdk: environment variable DRA_CPU_RESERVED_CPUS='0-'")
 
 
-def test_a_driver_with_wrong_settings_is_listed_with_the_reason_and_hides_no_other() -> None:
-    done = dra_sdk("drivers", DRA_CPU_RESERVED_CPUS="0-")
-    assert done.returncode == 1
-    assert "does not load: environment variable DRA_CPU_RESERVED_CPUS='0-': " in done.stdout
-    assert "gpu.nvidia.com" in done.stdout
+def test_a_driver_with_wrong_settings_is_listed_with_the_reason_and_hides_no_other(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRA_CPU_RESERVED_CPUS", "0-")
+    done = run("drivers")
+    assert done.status == 1
+    assert "does not load: environment variable DRA_CPU_RESERVED_CPUS='0-': " in done.out
+    assert "gpu.nvidia.com" in done.out
 
 
-def test_run_without_a_kubelet_says_what_is_missing(tmp_path: object) -> None:
-    done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path), "--cdi-dir", str(tmp_path))
-    assert done.returncode == 2
-    assert "plugins_registry is not a directory" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_run_without_a_kubelet_says_what_is_missing(run: Run, tmp_path: object) -> None:
+    done = run("run", "cpu", "--kubelet-dir", str(tmp_path), "--cdi-dir", str(tmp_path))
+    assert done.status == 2
+    assert "plugins_registry is not a directory" in done.err
+    assert "Traceback" not in done.err
 
 
-def test_a_socket_path_that_is_too_long_is_reported_with_the_limit(tmp_path: Path) -> None:
+def test_a_socket_path_that_is_too_long_is_reported_with_the_limit(run: Run, tmp_path: Path) -> None:
     kubelet = tmp_path / ("x" * 100)
     (kubelet / "plugins_registry").mkdir(parents=True)
-    done = dra_sdk("run", "cpu", "--kubelet-dir", str(kubelet))
-    assert done.returncode == 2
-    assert "the limit is 107" in done.stderr
+    done = run("run", "cpu", "--kubelet-dir", str(kubelet))
+    assert done.status == 2
+    assert "the limit is 107" in done.err
 
 
-def test_usage_errors_have_status_2() -> None:
-    assert dra_sdk().returncode == 2
-    assert dra_sdk("run").returncode == 2
+def test_usage_errors_have_status_2(run: Run) -> None:
+    assert run().status == 2
+    assert run("run").status == 2
 
 
-def test_the_demo_runs_to_its_end() -> None:
-    done = dra_sdk("demo", "cpu")
-    assert done.returncode == 0, done.stderr
+def test_the_demo_runs_to_its_end(run: Run) -> None:
+    done = run("demo", "cpu")
+    assert done.status == 0, done.err
     for part in ("cpudevnuma000", "cdi_device_ids", '"cdiVersion"', "DRA_CPUSET_", "Remaining CDI specs: none"):
-        assert part in done.stdout
+        assert part in done.out
 
 
-def test_a_path_that_the_machine_refuses_is_one_line(tmp_path: Path) -> None:
+def test_a_path_that_the_machine_refuses_is_one_line(run: Run, tmp_path: Path) -> None:
     """Root may read everything, so a link to itself takes the place of a forbidden path."""
     (tmp_path / "round").symlink_to(tmp_path / "round")
-    done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path / "round"))
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert str(tmp_path / "round") in done.stderr
-    found = dra_sdk("discover", "cpu", "--host-root", str(tmp_path / "round/x"))
-    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
-    assert "is not a directory" in found.stderr
+    done = run("run", "cpu", "--kubelet-dir", str(tmp_path / "round"))
+    assert (done.status, "Traceback" in done.err) == (2, False)
+    assert str(tmp_path / "round") in done.err
+    found = run("discover", "cpu", "--host-root", str(tmp_path / "round/x"))
+    assert (found.status, found.err.count("\n")) == (2, 1)
+    assert "is not a directory" in found.err
 
 
 def test_an_error_of_the_operating_system_names_the_file(
@@ -141,8 +153,7 @@ def test_who_reads_no_further_gets_no_traceback() -> None:
     """As with `dra-sdk run cpu --help | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "dra_sdk.cli.main", "run", "cpu", "--help"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    done = process("run", "cpu", "--help", stdout=writing)
     os.close(writing)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr

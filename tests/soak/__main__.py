@@ -87,6 +87,7 @@ class Round:
         chosen = [f"--soak-only={only}"] if only else []
         self.command = [
             *(sys.executable, "-m", "pytest", "-p", "tests.soak.plugin", "-p", "no:cacheprovider", "-q"),
+            *("-p", "random_order", "-p", "timeout"),
             *("--random-order", f"--random-order-seed={seed}", f"--timeout={TEST_TIMEOUT:g}", *chosen, *arguments),
         ]
         self._log = directory / f"round-{number}.jsonl"
