@@ -19,16 +19,17 @@ SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_
 GUARDS := tests/faults/test_protocol_guards.py
 
 # What `make unit` runs, here and on the newest Python.
-UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
+UNIT := -n 2 --dist loadfile $(SLOW:%=--ignore %)
 
 # How often `make faults` repeats what is drawn, and which of the guards have their turn: see tests/counts.py.
 FULL ?=
 faults: export DRA_SDK_FULL ?= $(FULL)
 faults: export DRA_SDK_TURN ?= $(shell expr $$(date +%s) / 86400)
 
-# Where these tests make their files: in memory if there are 4 GB for them, since there are 600 000; else where pytest does.
+# Where these tests make their files: in memory if there are 4 GB for them, since there are 200 000; else where pytest does.
 unit test-drivers faults: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -k --output=fstype,avail /dev/shm 2>/dev/null | \
   awk '$$1 == "tmpfs" && $$2 > 4000000 {print "/dev/shm"}')
+unit test-drivers faults: export TMPDIR ?= $(PYTEST_DEBUG_TEMPROOT)
 
 # Drivers as pods of the image, which is built for them.
 IMAGE := tests/cluster/test_image
@@ -56,7 +57,7 @@ unit: $(VENV)/.developed
 	$(BIN)/python -m pytest $(UNIT)
 
 test-drivers: $(OUTSIDE)/.installed   ## the drivers' own tests, with the SDK as an outside author has it
-	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -n 3 --dist loadfile
+	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test
 
 test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Debian sid; needs root and debootstrap
 	$(BIN)/python -m tests.newest $(UNIT)
@@ -64,7 +65,7 @@ test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Deb
 faults: $(VENV)/.developed $(OUTSIDE)/.installed   ## everything that can go wrong; FULL=1 with ten thousand kills, a hundred thousand steps, all guards
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
-	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -n 2 --dist loadfile -m faults --timeout 300
+	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -m faults --timeout 300
 
 test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; tutorials and how-to pages as they stand
 	$(BIN)/python -m pytest -n 2 tests/template
