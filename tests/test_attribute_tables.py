@@ -105,9 +105,9 @@ def cpu_slices(nodes: Nodes) -> Slices:
     """Machines of all kinds in each mode, each with a PCI function on every NUMA node."""
     functions = tuple(FakePci(address=f"0000:{n + 1}1:00.0", root=f"pci0000:{n + 1}0", numa_node=n) for n in (0, 1))
     for name, machine in MACHINES.items():
+        node = nodes(name)
+        node.machine(replace(machine, pci=functions))
         for mode in ("grouped", "individual", "partitionable"):
-            node = nodes(f"{name}-{mode}")
-            node.machine(replace(machine, pci=functions))
             settings = CpuSettings.model_validate({"device_mode": mode, "expose_pcie_roots": True})
             yield DriverHarness(CpuDriver, node, settings=settings, feature_gates=LISTS).slices()
 
@@ -123,9 +123,9 @@ def memory_slices(nodes: Nodes) -> Slices:
 def gpu_slices(nodes: Nodes) -> Slices:
     """The driver's fixtures with MIG as it is and on demand, the nodes of the examples, and an HGX board."""
     for file in sorted((Path(dra_driver_gpu.__file__).parent / "fixtures").glob("*/nvml.yaml")):
+        node = nodes(file.parent.name)
+        shutil.copy(file, node.root)
         for dynamic in (False, True):
-            node = nodes(f"{file.parent.name}-{dynamic}")
-            shutil.copy(file, node.root)
             settings = GpuSettings(dynamic_mig=dynamic)
             yield DriverHarness(FixtureDriver, node, settings=settings).slices()
     for name, example in NODES.items():
@@ -162,9 +162,9 @@ def nic_slices(nodes: Nodes) -> Slices:
     for name, machine in NIC_MACHINES.items():
         if name == "hundreds-of-vfs":  # slow, and its card is that of `mlx5`
             continue
-        for number, fields in enumerate(({}, {"device_mode": "partitionable"}, {"shared": ("*",)})):
-            node = nodes(f"{name}-{number}")
-            machine.write(node)
+        node = nodes(name)
+        machine.write(node)
+        for fields in ({}, {"device_mode": "partitionable"}, {"shared": ("*",)}):
             make = partial(NicDriver, effects=node.effects)
             yield DriverHarness(make, node, settings=NicSettings.model_validate(fields)).slices()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from dra_driver_cpu import CpuSettings
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 
 from dra_sdk import Capacity, Device, DraError, NodeAllocatable, RequestPolicy, ResourcePool
-from dra_sdk.hardware import format_cpuset, parse_cpuset, read_cpus, read_pci_roots
+from dra_sdk.hardware import Host, format_cpuset, parse_cpuset, read_cpus, read_pci_roots
 from dra_sdk.testing.machines import MACHINES, epyc, xeon
 from dra_sdk.testing.sysfs import FakeMachine, FakePci, hybrid_machine, regular_machine
 
@@ -28,16 +26,30 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Callable[[FakeMachine], Host]:
+    """Where a machine is; each is written once, for no test changes it."""
+    folder = tmp_path_factory.mktemp("machines")
+    hosts: dict[str, Host] = {}
+
+    def written(machine: FakeMachine) -> Host:
+        key = repr(machine)
+        if key not in hosts:
+            hosts[key] = machine.write(folder / str(len(hosts)))
+        return hosts[key]
+
+    return written
+
+
 @pytest.fixture
-def publish(tmp_path: Path) -> Publish:
+def publish(host: Callable[[FakeMachine], Host]) -> Publish:
     """The pool of a machine with settings. Where they reserve no CPU, none is kept back for others."""
-    numbers = count()
 
     def published(machine: FakeMachine, **settings: Any) -> ResourcePool:
-        host = machine.write(tmp_path / f"host-{next(numbers)}")
-        roots = read_pci_roots(host) if settings.get("expose_pcie_roots") else ()
+        paths = host(machine)
+        roots = read_pci_roots(paths) if settings.get("expose_pcie_roots") else ()
         settings = {"shared_pool": "optional", **settings}
-        return cpu_pool("node-1", read_cpus(host), CpuSettings(**settings), roots)
+        return cpu_pool("node-1", read_cpus(paths), CpuSettings(**settings), roots)
 
     return published
 
@@ -130,10 +142,10 @@ def test_cores_and_single_cpus_say_whether_the_kernel_has_stopped_the_tick_on_th
     assert "nohzFull" not in publish(machine).devices[0].attributes
 
 
-def test_a_device_keeps_its_name_when_other_cpus_go_offline(tmp_path):
+def test_a_device_keeps_its_name_when_other_cpus_go_offline(host):
+    whole, fewer = read_cpus(host(xeon(cores=4))), read_cpus(host(xeon(cores=4).offlined(1, 10)))
     for mode in MODES.values():
-        before = cpu_groups(read_cpus(xeon(cores=4).write(tmp_path / str(mode))), CpuSettings(**mode))
-        after = cpu_groups(read_cpus(xeon(cores=4).offlined(1, 10).write(tmp_path / f"{mode}-")), CpuSettings(**mode))
+        before, after = cpu_groups(whole, CpuSettings(**mode)), cpu_groups(fewer, CpuSettings(**mode))
         cpus = {each.name: each.cpus for each in before}
         assert {each.name: each.cpus for each in after} == {
             name: found - {1, 10} for name, found in cpus.items() if found - {1, 10}
@@ -246,8 +258,8 @@ def test_cpus_count_as_cpu_requests_if_the_settings_say_so(publish):
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_groups_of_one_kind_never_overlap_and_contain_no_reserved_cpu(tmp_path, machine, mode):
-    topology = read_cpus(machine.write(tmp_path))
+def test_groups_of_one_kind_never_overlap_and_contain_no_reserved_cpu(host, machine, mode):
+    topology = read_cpus(host(machine))
     groups = cpu_groups(topology, CpuSettings(reserved_cpus=parse_cpuset("0,5"), **mode))
     for kind in {each.kind for each in groups}:
         cpus = [cpu for each in groups if each.kind == kind for cpu in each.cpus]

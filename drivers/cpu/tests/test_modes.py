@@ -154,7 +154,8 @@ def test_a_kill_at_every_write_leaves_nothing_of_a_partition(start):
     ids=lambda settings: "-".join(map(str, settings.values())) or "numanode",
 )
 def test_claims_that_are_prepared_at_the_same_time_never_overlap(start, settings):
-    driver = start(epyc(), reserved_cpus=parse_cpuset("0-1"), **settings)
+    machine = regular_machine(cores=32, l3_caches=8)
+    driver = start(machine, reserved_cpus=parse_cpuset("0-1"), **settings)
     amounts = [1] * 8 if driver.devices.get("cpudev002") else [2, 4, 2, 6, 2, 8, 4, 2]
     claims = [driver.allocate(claim(cpus(amount) if amount > 1 else "cpu")) for amount in amounts]
     answers = at_the_same_time(driver, claims)
