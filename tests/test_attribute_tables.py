@@ -297,14 +297,14 @@ def same_names() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["attributes", "capacities"])
-def test_the_page_about_migration_has_the_names_that_the_gpu_driver_publishes(
+def test_the_page_about_migration_has_the_names_of_the_gpu_driver(
     kind: str, same_names: Mapping[str, str], found: Callable[[str], Published]
 ) -> None:
     told = frozenset(names("gpu.nvidia.com", iter([same_names[kind]])))
     assert differences(told, getattr(found("gpu.nvidia.com"), kind)) == NO_DIFFERENCES
 
 
-def test_the_page_about_migration_has_the_counters_that_the_gpu_driver_publishes(
+def test_the_page_about_migration_has_the_counters_of_the_gpu_driver(
     same_names: Mapping[str, str], found: Callable[[str], Published]
 ) -> None:
     """The name of the set is the first, those of its counters are the others."""

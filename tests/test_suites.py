@@ -16,7 +16,7 @@ def drawn(*paths: str) -> Counter[str]:
     return Counter(name for head in range(COMMITS) for name in CI["choose"](CI["TABLE"], paths, str(head)))
 
 
-def test_every_suite_takes_turns_and_one_of_those_whose_paths_changed_comes_each_time() -> None:
+def test_suites_take_turns_and_one_whose_paths_changed_always_comes() -> None:
     paths = [path for suite in SUITES.values() for path in suite["paths"]]
     assert [path for path in paths if not (ROOT / path).exists()] == []
     for counts in (drawn(), drawn(*paths)):

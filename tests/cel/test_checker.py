@@ -58,7 +58,7 @@ def test_what_compiles(expression: str):
     assert compile(expression).expression == expression
 
 
-def test_since_1_37_local_variables_come_before_types_and_a_leading_dot_means_no_local_variable():
+def test_since_1_37_local_variables_come_before_types():
     newer = Features(since_1_37=True)
     with pytest.raises(CelCompileError, match="type 'int' does not support field selection"):
         compile("[1].all(net, type(ip('::1')) == net.IP)", newer)

@@ -98,7 +98,7 @@ def test_a_time_differs_from_everything_else_without_an_error():
     assert compare(Timestamp(1), Timestamp(2, 3600)) == -1
 
 
-def test_a_computed_quantity_is_compared_on_the_right_side_only_within_a_list_or_map():
+def test_a_computed_quantity_is_on_the_right_only_within_a_list_or_map():
     computed = ComputedQuantity.of(1)
     with pytest.raises(EvaluationError, match="no such overload"):
         equal(ignore, Quantity(1), computed)

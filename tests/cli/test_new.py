@@ -206,7 +206,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_driver_is_called_like_one_of_the_sdk_or_like_a_package_that_it_needs(run: Run, tmp_path: Path) -> None:
+def test_no_driver_is_called_like_one_of_ours_or_a_package_that_it_needs(run: Run, tmp_path: Path) -> None:
     """By the name that pip knows, or by that of a module."""
     project = sdk().project
     template = (template_directory() / "{{cookiecutter.name}}/pyproject.toml").read_text()

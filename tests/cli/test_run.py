@@ -89,16 +89,14 @@ print(malloc.mallinfo2().mapped - mapped)
 
 
 @pytest.mark.parametrize(("arguments", "mapped"), [(["tests.cli.cards:NoSuchDriver"], "1"), ([], "0")])
-def test_a_large_block_of_memory_goes_back_to_the_kernel_however_often_it_is_made_anew(
-    arguments: list[str], mapped: str
-) -> None:
+def test_a_large_block_of_memory_always_goes_back_to_the_kernel(arguments: list[str], mapped: str) -> None:
     """Without the command, glibc keeps the second block in its heap: `mallinfo2` counts the blocks that are mapped."""
     command = [sys.executable, "-c", LARGE_BLOCKS, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
     assert done.stdout == f"{mapped}\n"
 
 
-def test_a_process_that_a_container_runtime_starts_ends_in_order_with_the_runtime(tmp_path: Path) -> None:
+def test_a_process_of_a_container_runtime_ends_in_order_with_it(tmp_path: Path) -> None:
     with (
         EmbeddedCluster() as cluster,
         NriRuntime(tmp_path / "nri.sock", registration_timeout=LONG, request_timeout=LONG) as runtime,

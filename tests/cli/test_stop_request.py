@@ -63,7 +63,7 @@ def test_other_signals_are_passed_over(request_: StopRequest) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_more_reasons_than_the_socket_holds_and_one_after_its_end_hurt_nobody() -> None:
+def test_more_reasons_than_the_socket_holds_and_a_late_one_do_no_harm() -> None:
     with StopRequest() as request, ThreadPoolExecutor(1) as pool:
         done: Future[None] = pool.submit(lambda: [request.put(str(each)) for each in range(5000)] and None)
         done.result(LONG)

@@ -135,9 +135,7 @@ def test_cpus_stay_through_a_restart_of_the_node(cluster: Cluster, cpus: DriverU
     assert cpus_of(cluster, "beside") == cpus_of(cluster, "later") == ALL - mine
 
 
-def test_containers_that_started_while_the_driver_was_away_are_moved_when_it_is_back(
-    cluster: Cluster, cpus: DriverUnderTest
-) -> None:
+def test_containers_that_started_without_the_driver_are_moved_later(cluster: Cluster, cpus: DriverUnderTest) -> None:
     mine = run_claiming(cluster, "mine")
     assert cpus.stop() == 0
     run_unclaimed(cluster, "meanwhile")
@@ -214,9 +212,7 @@ def rates(cluster: Cluster, measured: dict[str, CpuSet], beside: Sequence[str] =
 
 
 @pytest.mark.skipif(not CPUACCT.exists(), reason="only cgroup v1 counts the time of a container on each CPU")
-def test_busy_pods_slow_down_each_other_but_not_the_one_with_a_cpu_of_its_own(
-    cluster: Cluster, cpus: DriverUnderTest
-) -> None:
+def test_busy_pods_do_not_slow_down_the_one_with_a_cpu_of_its_own(cluster: Cluster, cpus: DriverUnderTest) -> None:
     mine = run_claiming(cluster, "mine", command=LOOP)
     run_unclaimed(cluster, "shared", command=LOOP)
     measured = {"mine": mine, "shared": ALL - mine}

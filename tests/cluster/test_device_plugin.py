@@ -131,7 +131,7 @@ def plugin(cluster: Cluster, bridge: DriverUnderTest, directory: Path, tmp_path:
 
 
 @pytest.mark.core
-def test_pods_by_claim_and_by_extended_resource_have_devices_through_restarts(
+def test_pods_by_claim_and_by_resource_have_devices_through_restarts(
     cluster: Cluster, bridge: DriverUnderTest, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.apply(*by_claim("claims"), by_resource("names"))

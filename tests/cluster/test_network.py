@@ -230,7 +230,7 @@ def wait_in_pod(cluster: Cluster, name: str, device: str) -> None:
 
 
 @pytest.mark.core
-def test_two_pods_reach_each_other_through_their_interfaces_and_the_node_gets_them_back(
+def test_two_pods_reach_each_other_and_the_node_gets_the_interfaces_back(
     cluster: Cluster, nics: DriverUnderTest
 ) -> None:
     before = state()

@@ -98,7 +98,7 @@ def test_a_process_that_the_kernel_refused_is_in_the_log(host, tmp_path, caplog)
     assert caplog.messages == [f"process 471 is not in {directory}, and ends with the driver's container"]
 
 
-def test_a_cgroup_that_refuses_a_process_does_not_keep_the_daemon_from_starting(host, tmp_path):
+def test_a_cgroup_that_refuses_a_process_does_not_stop_the_daemon(host, tmp_path):
     (directory,) = Cgroup(host(VERSION_2), "mps-7").enclose(Command(["true"])).cgroups
     (directory / "cgroup.procs").mkdir()
     log = tmp_path / "log"
@@ -158,7 +158,7 @@ signal.pause()
 """
 
 
-def test_only_a_process_in_its_own_cgroup_outlives_the_container_that_started_it(make_cgroup, tmp_path):
+def test_only_a_process_in_its_own_cgroup_outlives_its_container(make_cgroup, tmp_path):
     """A container runtime kills every process in the container's cgroup."""
     container, own = make_cgroup("container"), make_cgroup("daemon")
     command = container.enclose(Command([sys.executable, "-c", STARTER, own.name, str(tmp_path / "log")]))

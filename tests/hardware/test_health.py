@@ -57,7 +57,7 @@ def test_remarks_outlive_a_recovery() -> None:
 # -- readings
 
 
-def test_a_problem_counts_from_the_first_reading_until_one_without_it_unless_it_must_settle() -> None:
+def test_a_problem_counts_until_a_reading_without_it_unless_it_settles() -> None:
     history = FaultHistory[Bits]()
     history.observe(Bits(1), ["hot"], 0)
     history.add(Bits(1), "burnt", 0)
@@ -106,7 +106,7 @@ class Node:
 CARD = "0000:3b:00.0"
 
 
-def test_a_card_is_unknown_until_it_was_read_and_its_state_is_that_of_all_its_devices() -> None:
+def test_a_card_is_unknown_until_read_and_its_state_is_its_devices() -> None:
     node = Node()
     assert node.after(0) == {"all": "UNKNOWN its card has not been read"}
     node.health.observe(CARD, [])
@@ -145,7 +145,7 @@ def test_a_fault_that_does_not_occur_again_is_over_after_a_time() -> None:
     assert node.after(1) == {"all": "HEALTHY"}
 
 
-def test_a_card_that_cannot_be_read_is_unknown_after_it_has_settled_unless_a_problem_is_known() -> None:
+def test_an_unreadable_card_is_unknown_unless_a_problem_is_known() -> None:
     node = Node(settle=10)
     node.health.observe(CARD, [])
     for _ in range(10):
@@ -185,7 +185,7 @@ def test_problems_and_remarks_that_are_one_text_and_no_list_are_an_error() -> No
         Node().health.observe(CARD, [], remarks="dusty")
 
 
-def test_a_card_that_was_removed_is_not_reported_and_comes_back_without_history() -> None:
+def test_a_removed_card_is_not_reported_and_comes_back_without_history() -> None:
     node = Node()
     node.health.fault(CARD, "burnt")
     node.health.remove(CARD)

@@ -248,7 +248,7 @@ print(*(f"{each.pid} {each.text}" for each in SystemEffects().pending() if each.
 """
 
 
-def test_writes_of_another_driver_process_are_found_by_one_that_starts_and_by_one_that_runs(fifo):
+def test_writes_of_another_process_are_found_at_the_start_and_later(fifo):
     def run(script):
         done = subprocess.run([sys.executable, "-c", script, str(fifo)], capture_output=True, text=True, check=True)
         return done.stdout.split()
@@ -279,7 +279,7 @@ def test_a_write_gets_the_time_that_is_left_of_the_call(tmp_path):
     ("name", "text", "is_refused"),
     [("speed", "1", True), ("speed", "2", True), ("bind", "1", True), ("bind", "2", False), ("unbind", "2", False)],
 )
-def test_a_file_takes_no_write_beside_a_pending_one_except_for_another_device(
+def test_a_file_takes_no_write_beside_a_pending_one_for_its_device(
     tmp_path: Path, name: str, text: str, is_refused: bool
 ) -> None:
     class Hanging(SystemEffects):

@@ -64,7 +64,7 @@ def test_the_module_of_a_driver_is_loaded_once(make_node):
     assert node.effects.calls.count(f"run chroot {node.root} modprobe vfio-pci") == 1
 
 
-def test_a_driver_that_the_kernel_does_not_have_is_an_error_and_changes_nothing(make_node):
+def test_a_driver_that_the_kernel_lacks_is_an_error_and_changes_nothing(make_node):
     node = make_node()
     node.effects.modules.clear()
     with pytest.raises(HardwareError, match="the kernel has no PCI driver vfio-pci"):

@@ -60,7 +60,7 @@ def test_a_watch_reports_its_begin_and_each_difference_between_two_snapshots():
     assert watched("abca") == ["a", "b", "c", "a", "a"]
 
 
-def test_a_watch_reports_each_change_once_more_when_the_next_snapshot_is_the_same():
+def test_a_watch_reports_a_change_again_when_the_next_snapshot_is_equal():
     assert watched("aaaabbbb") == ["a", "a", "b", "b"]
 
 

@@ -33,12 +33,12 @@ def test_a_divided_capacity_is_the_one_that_the_author_names() -> None:
     assert policies(less)["bandwidth"]["default"] == "2G"
 
 
-def test_memory_in_steps_of_a_mebibyte_is_divided_unless_an_author_says_otherwise() -> None:
+def test_memory_is_divided_in_steps_of_a_mebibyte_by_default() -> None:
     shared = Sharing("divided").apply(Device("gpu", capacity={"memory": (80 << 30) + 1}))
     assert policies(shared) == {"memory": {"value": "80Gi", "default": "80Gi", "min": "1Mi", "step": "1Mi"}}
 
 
-def test_a_capacity_of_one_step_is_taken_whole_because_a_second_step_would_lead_beyond_it() -> None:
+def test_a_capacity_of_one_step_is_taken_whole() -> None:
     one = Sharing("divided", capacity="bandwidth", step="1G").apply(Device("link", capacity={"bandwidth": "1200M"}))
     (capacity,) = one.capacity.values()
     assert isinstance(capacity, Capacity)
@@ -46,7 +46,7 @@ def test_a_capacity_of_one_step_is_taken_whole_because_a_second_step_would_lead_
     assert capacity.policy == RequestPolicy(default=Quantity("1G"), valid_values=[Quantity("1G")])
 
 
-def test_a_number_of_shares_and_any_number_take_nothing_of_the_capacity_by_default() -> None:
+def test_shares_by_number_take_nothing_of_the_capacity_by_default() -> None:
     bandwidth = {"value": "10G", "default": "0", "min": "0", "step": "1G"}
     shares = policies(Sharing("shares", 4, "bandwidth", "1G").apply(LINK))
     assert shares["bandwidth"] == bandwidth
@@ -56,7 +56,7 @@ def test_a_number_of_shares_and_any_number_take_nothing_of_the_capacity_by_defau
 
 
 @pytest.mark.parametrize("sharing", [Sharing(), Sharing("divided", capacity="light")])
-def test_a_device_stays_as_it_is_without_sharing_or_without_the_capacity_to_divide(sharing: Sharing) -> None:
+def test_a_device_without_sharing_or_capacity_stays_as_it_is(sharing: Sharing) -> None:
     assert sharing.apply(LINK) is LINK
 
 

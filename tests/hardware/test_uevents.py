@@ -93,7 +93,7 @@ def test_an_event_of_the_subsystem_makes_it_look(start: Callable[..., Watched]) 
     wait(lambda: watched.reports >= 3)
 
 
-def test_an_event_after_which_nothing_differs_and_an_event_of_another_subsystem_are_no_change(
+def test_events_without_a_difference_or_of_another_subsystem_are_no_change(
     start: Callable[..., Watched],
 ) -> None:
     watched = start()

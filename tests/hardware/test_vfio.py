@@ -191,7 +191,7 @@ def test_a_function_without_iommu_group_is_an_error(make_node):
         plan(node)
 
 
-def test_another_function_in_its_iommu_group_is_an_error_unless_it_goes_with_it(make_node):
+def test_another_function_in_its_iommu_group_must_go_with_it(make_node):
     node = make_node(CARD_FUNCTION, NIC)
     with pytest.raises(PermanentError, match=r"0000:12:00.0 with driver nic is in the same IOMMU group 20"):
         plan(node)
@@ -215,13 +215,13 @@ VIRTUAL = replace(CARD_FUNCTION, address="0000:10:00.4", driver=None, physical_f
 SIBLING = replace(VIRTUAL, address="0000:10:00.5", driver="card-vf")
 
 
-def test_a_virtual_function_is_passed_through_alone_and_not_with_others_of_its_slot(make_node):
+def test_a_virtual_function_is_passed_through_alone(make_node):
     other_group = replace(CARD_FUNCTION, total_vfs=4, iommu_group=19)
     node = make_node(other_group, VIRTUAL, replace(SIBLING, iommu_group=21))
     assert [each.address for each in plan(node, VIRTUAL.address).functions] == [VIRTUAL.address]
 
 
-def test_another_virtual_function_in_its_iommu_group_is_an_error_unless_the_claim_has_both(make_node):
+def test_another_virtual_function_in_its_iommu_group_must_be_claimed_too(make_node):
     node = make_node(replace(CARD_FUNCTION, total_vfs=4, iommu_group=19), VIRTUAL, SIBLING)
     message = "function 0000:10:00.5 with driver card-vf is in the same IOMMU group 20"
     with pytest.raises(PermanentError, match=message):

@@ -92,9 +92,7 @@ def test_an_exec_plugin_that_hangs_is_given_up(connect, tmp_path, monkeypatch):
     wait(lambda: not any(thread.name == "login" for thread in threading.enumerate()))
 
 
-def test_a_token_that_has_expired_is_renewed_and_a_plugin_that_fails_then_is_an_api_error(
-    serve, connect, tmp_path, monkeypatch
-):
+def test_an_expired_token_is_renewed_and_a_failing_plugin_an_api_error(serve, connect, tmp_path, monkeypatch):
     monkeypatch.setattr(kubeconfig_files, "TOKEN_SECONDS", 0.0)
     server, said = serve(lambda _: Answer()), tmp_path / "said"
     said.write_text(credential("first", expirationTimestamp="2020-01-01T00:00:00Z"))

@@ -39,7 +39,7 @@ def test_inside_the_machine(outcome, test):
         pytest.fail(problem, pytrace=False)
 
 
-def test_the_machine_powered_off_after_running_exactly_the_tests_that_are_there(outcome):
+def test_the_machine_powered_off_after_exactly_the_tests_that_are_there(outcome):
     expected = expected_tests()
     failed = any(outcome.problem(test) for test in expected)
     details = f"{outcome.ended}; the console ends:\n{outcome.tail()}"

@@ -390,7 +390,7 @@ def test_wrappers_of_an_extension_run_around_the_hooks() -> None:
     assert log.seen == ["before n1", "after []"]
 
 
-def test_a_wrapper_sees_a_hook_that_the_driver_does_not_have_but_does_not_count_as_one() -> None:
+def test_a_wrapper_of_a_hook_that_the_driver_lacks_does_not_count() -> None:
     log = Log()
     driver = Driver.of(Lamp(), [log])
     assert not driver.implements("dra_unprepare")
@@ -438,7 +438,7 @@ def test_an_extension_must_not_answer_in_place_of_the_driver() -> None:
         Driver.of(Lamp(), [Usurper()])
 
 
-def test_installed_extensions_wrap_every_driver_and_are_named_where_they_are_wrong(install: Install) -> None:
+def test_installed_extensions_wrap_every_driver_and_errors_name_them(install: Install) -> None:
     install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
     wrapper = """
 from dra_sdk import Device, hookimpl

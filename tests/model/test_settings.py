@@ -76,7 +76,7 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
     assert LampSettings.read().level == 7
 
 
-def test_the_environment_has_precedence_over_the_file_and_the_file_over_the_default() -> None:
+def test_the_environment_wins_over_the_file_and_it_over_the_default() -> None:
     file = {"spareRoot": "/file", "level": "5"}
     found = read(file, LAMP_SPARE_ROOT="/environment", LAMP_LEVEL="")
     assert (found.spare_root, found.level, found.mode) == ("/environment", 5, "steady")
@@ -140,7 +140,7 @@ def test_a_name_that_is_like_no_other_is_told_with_those_that_exist() -> None:
         "PORT_53_UDP",
     ],
 )
-def test_variables_of_a_service_that_is_named_like_the_driver_are_no_settings(
+def test_variables_of_a_service_named_like_the_driver_are_no_settings(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

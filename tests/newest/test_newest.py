@@ -34,9 +34,7 @@ def mounts(monkeypatch):
     return found
 
 
-def test_arguments_arrive_with_the_upstream_tables_and_nothing_else_of_this_machine(
-    layers, mounts, tmp_path, capfd, monkeypatch
-):
+def test_arguments_arrive_with_the_upstream_tables_and_nothing_else(layers, mounts, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("A_SECRET", "of this machine")
     tables = tmp_path / "tables"
     tables.mkdir()

@@ -89,7 +89,7 @@ def state_file(driver: DriverHarness | FakeNode, uid: str) -> Path:
     return folder / f"claims/{safe_id(uid)}.json"
 
 
-def test_prepared_claims_are_answered_and_interrupted_ones_undone_and_prepared(
+def test_prepared_claims_are_answered_and_interrupted_ones_done_again(
     state: NodeState, dra_driver: DriverFactory
 ) -> None:
     state.assert_continued(dra_driver(FullLamps))

@@ -164,7 +164,7 @@ def test_a_removal_whose_last_step_failed_is_made_durable_by_the_next(tmp_path: 
     assert seen == ["unlink", "fsync-directory", "fsync-directory"]
 
 
-def test_what_a_killed_write_left_is_overwritten_by_the_next_and_removed_with_the_file(tmp_path: Path) -> None:
+def test_what_a_killed_write_left_is_overwritten_and_removed(tmp_path: Path) -> None:
     path, left = tmp_path / "a.json", tmp_path / f"{PREFIX}a.json{END}"
     left.write_bytes(b"half of a much longer content")
     assert list(targets(tmp_path, ".json")) == ["a.json"]
@@ -227,7 +227,7 @@ def test_a_private_directory_has_its_mode_whatever_the_umask_is(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_directory_that_others_may_write_is_refused_with_its_owner_and_mode(tmp_path: Path, mode: int) -> None:
+def test_a_directory_that_others_may_write_is_refused_with_owner_and_mode(tmp_path: Path, mode: int) -> None:
     place = tmp_path / "driver"
     place.mkdir()
     place.chmod(mode)

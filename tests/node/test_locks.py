@@ -150,7 +150,7 @@ def join(threads: list[Thread]) -> None:
         assert not each.is_alive()
 
 
-def test_who_came_first_is_served_first_and_the_holder_again_after_all_others(locks: NamedLocks) -> None:
+def test_the_first_is_served_first_and_the_holder_again_after_all_others(locks: NamedLocks) -> None:
     order: list[str] = []
     with locks.hold(["a"]):
         threads = queued(locks, ["a"], ["a", "1"], ["a", "2"], order=order)

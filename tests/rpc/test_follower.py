@@ -97,9 +97,7 @@ def test_an_error_of_stream_or_taker_is_an_end_with_a_reason(service: Service, f
     wait(lambda: not follower.away())
 
 
-def test_the_connection_is_shared_made_again_after_a_loss_and_none_after_the_end(
-    service: Service, follow: Follow
-) -> None:
+def test_the_connection_is_shared_and_made_again_until_the_end(service: Service, follow: Follow) -> None:
     follower = follow(lambda *_: None)
     service.says.put("a")
     wait(lambda: not follower.away())

@@ -78,7 +78,7 @@ def soak(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-def test_the_first_round_decides_which_tests_are_repeated_and_a_failure_is_named_with_its_command(soak, tmp_path):
+def test_the_first_round_decides_what_is_repeated_and_failures_are_named(soak, tmp_path):
     done = soak(TESTS, "--rounds=3", "--seed=7", "--jobs=1")
     assert done.returncode == 1
     assert "5 of 6 tests start threads, sockets or processes" in done.stderr

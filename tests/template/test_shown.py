@@ -53,7 +53,7 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("page", "start"), PARTS, ids=[f"{page}-{start}" for page, start in PARTS])
-def test_a_server_takes_an_object_with_this_part_and_the_driver_its_configuration(
+def test_a_server_takes_this_part_and_the_driver_its_configuration(
     page: str, start: str, configs: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = completed(yaml.safe_load(block(page, start)))
@@ -76,7 +76,7 @@ def test_the_gpu_driver_takes_every_configuration_of_its_page(configs: dict[str,
     assert {each["kind"]: wrong_fields(known[each["kind"]], each) for each in shown} == {each: [] for each in known}
 
 
-def test_the_settings_file_of_the_page_about_settings_is_read_and_mistakes_are_reported(tmp_path: Path) -> None:
+def test_the_settings_file_of_the_page_is_read_and_mistakes_are_reported(tmp_path: Path) -> None:
     (tmp_path / "lamp_driver.py").write_text(block("docs/blocks/settings.md", "# lamp_driver.py"))
     for number in range(1, 4):
         (tmp_path / f"tree/sys/class/lamps/lamp-{number}").mkdir(parents=True)

@@ -128,7 +128,7 @@ def test_a_daemon_runs_without_mount_namespace_and_cgroup(node, tmp_path):
     assert node.effects.commands == [command]
 
 
-def test_the_node_of_an_iommu_group_is_there_while_one_of_its_functions_has_a_vfio_driver(node):
+def test_an_iommu_group_has_a_node_while_a_function_has_a_vfio_driver(node):
     effects, devices, drivers = node.effects, node.path("/sys/bus/pci/devices"), node.path("/sys/bus/pci/drivers")
     effects.run(Command(["modprobe", "vfio-pci"]))
     for address in (CARD, "0000:10:00.1"):

@@ -113,7 +113,7 @@ class ByPath(SwitchedLamps):
         yield from super().dra_prepare(claim)
 
 
-def test_prepare_gets_the_object_that_discovery_attached_also_after_a_restart(lamps, dra_driver):
+def test_prepare_gets_the_object_of_discovery_also_after_a_restart(lamps, dra_driver):
     driver = dra_driver(ByPath)
     path = lamps.path("/sys/class/lamps/lamp-0")
     prepared = driver.prepare(claim())

@@ -67,7 +67,7 @@ def test_a_tree_has_all_that_commands_need_of_a_node(tmp_path):
     assert (host / "proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def test_a_tree_replaces_an_older_one_also_if_that_is_not_whole_and_nothing_else(tmp_path):
+def test_a_tree_replaces_an_older_one_and_nothing_else(tmp_path):
     directory = tmp_path / "tree"
 
     def half(node):
@@ -129,6 +129,6 @@ def test_a_reboot_changes_the_boot_id_and_removes_cdi_specs(node):
     assert node.path("/sys/kept").exists()
 
 
-def test_the_node_of_the_tests_in_the_virtual_machine_has_what_every_node_has(tmp_path):
+def test_the_node_of_the_virtual_machine_has_what_every_node_has(tmp_path):
     names = {name for name in vars(FakeNode(tmp_path / "fake")) if not name.startswith("_")}
     assert names <= set(vars(MachineNode(tmp_path / "machine")))

@@ -74,7 +74,7 @@ def test_what_containers_have_survives_restarts(driver: DriverHarness, version: 
         assert runtime.create_container(second).cpus == {1}
 
 
-def test_what_a_driver_refuses_does_not_start_and_an_error_fails_containers_with_claims_only(
+def test_a_refused_container_does_not_start_and_errors_fail_claims_only(
     driver: DriverHarness,
 ) -> None:
     with driver.nri() as runtime:

@@ -135,7 +135,7 @@ def test_a_report_after_which_the_devices_are_the_same_is_no_change(lamps, dra_d
         watch.wait_changed()
 
 
-def test_what_the_hook_raises_is_raised_by_the_wait_and_the_hook_starts_again(lamps, dra_driver):
+def test_what_the_hook_raises_is_raised_by_wait_and_it_starts_again(lamps, dra_driver):
     with dra_driver(Broken).watching() as watch:
         lamps.remove(f"/{LAMPS}/lamp-0")
         with pytest.raises(HookError, match=r"dra_watch of driver lamps.example.com failed: OSError: no bus"):
@@ -143,7 +143,7 @@ def test_what_the_hook_raises_is_raised_by_the_wait_and_the_hook_starts_again(la
         watch.wait_changed()
 
 
-def test_what_the_hook_raises_before_the_first_discovery_is_raised_by_the_first_wait(lamps, dra_driver):
+def test_what_the_hook_raises_at_first_is_raised_by_the_first_wait(lamps, dra_driver):
     class Late(Broken):
         """Discovers nothing before its other hook has failed."""
 

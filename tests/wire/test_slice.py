@@ -76,7 +76,7 @@ def test_all_problems_of_a_device_are_reported_at_once():
     assert [problem.partition(":")[0] for problem in caught.value.problems] == ["attribute speed", "capacity memory"]
 
 
-def test_attribute_names_in_the_drivers_own_domain_are_short_and_capacity_names_are_kept():
+def test_attribute_names_in_the_drivers_own_domain_are_short():
     device = Device(
         "d",
         attributes={f"{DRIVER}/model": "x", "other.com/model": "y"},

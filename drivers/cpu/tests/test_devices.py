@@ -103,13 +103,13 @@ def test_without_reserved_cpus_one_is_kept_back_from_every_device(publish, mode,
         assert [dict(each.counters) for each in pool.counter_sets] == [{"l3cache-000": 3}, {"l3cache-001": 4}]
 
 
-def test_a_machine_with_one_cpu_publishes_it_only_if_the_shared_pool_is_optional(publish):
+def test_one_cpu_is_published_only_if_the_shared_pool_is_optional(publish):
     one = regular_machine(cores=1, threads=1)
     assert publish(one, shared_pool="required").devices == []
     assert cpus_of(publish(one, shared_pool="optional")) == {"cpudevnuma000": "0"}
 
 
-def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(publish):
+def test_single_cpus_come_by_core_with_the_number_of_the_cpu(publish):
     pool = publish(xeon(cores=2), device_mode="individual", reserved_cpus=parse_cpuset("1"))
     names = ["cpudev000", "cpudev004", "cpudev005", "cpudev002", "cpudev006", "cpudev003", "cpudev007"]
     assert list(cpus_of(pool)) == names
@@ -130,7 +130,7 @@ def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(pu
 
 
 @pytest.mark.parametrize("nohz_full", ["2-3,6", "(null)\n", None])
-def test_cores_and_single_cpus_say_whether_the_kernel_has_stopped_the_tick_on_them(publish, nohz_full):
+def test_cores_and_cpus_say_whether_their_tick_is_stopped(publish, nohz_full):
     """The threads of a core are n and n + 4; the file reads (null) without `nohz_full=`, old kernels do not have it."""
     machine = replace(regular_machine(cores=4), nohz_full=nohz_full)
     cpus = publish(machine, device_mode="individual", reserved_cpus=parse_cpuset("0")).devices
@@ -227,7 +227,7 @@ def test_a_device_takes_one_of_a_counter_for_each_core_that_it_contains(publish,
         assert frozenset().union(*(core.hardware for core in inside)) == each.hardware
 
 
-def test_a_numa_node_with_more_caches_than_counters_has_no_devices_for_caches(publish):
+def test_more_caches_than_counters_in_a_numa_node_are_no_devices(publish):
     pool = publish(regular_machine(cores=33, l3_caches=33, threads=1), device_mode="partitionable")
     assert {each.attributes["groupBy"] for each in pool.devices} == {"core", "numanode"}
     assert [dict(each.counters) for each in pool.counter_sets] == [{"cores": 33}]

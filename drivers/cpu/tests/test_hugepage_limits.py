@@ -67,7 +67,7 @@ def test_claims_come_on_top_of_what_the_kubelet_allows_and_only_once(dra_node: F
         assert read(dra_node, "kubepods/pod1/hugetlb.2MB.max") == str(12 * MIB)
 
 
-def test_a_pod_with_the_name_of_one_that_ended_begins_with_the_limit_of_the_kubelet(dra_node: FakeNode) -> None:
+def test_a_new_pod_of_the_same_name_begins_with_the_kubelets_limit(dra_node: FakeNode) -> None:
     limits, one = HugepageLimits(STATE), pod("/kubepods/pod1")
     for own in (4, 6):
         version_2(dra_node, "kubepods/pod1", hugetlb__2MB__max=str(own * MIB))

@@ -129,7 +129,7 @@ def test_the_driver_is_never_worse_than_the_kubelet(machine, option):
         free -= theirs
 
 
-def test_on_machines_with_equal_cores_and_one_cache_for_each_node_both_take_the_same():
+def test_with_equal_cores_and_one_cache_a_node_both_take_the_same():
     """What differs otherwise is intended: see `dra_driver_cpu.pick`."""
     for option in ("none", "full-pcpus-only", "distribute-cpus-across-numa", "distribute-cpus-across-cores"):
         found, free = topology("xeon-1-socket"), topology("xeon-1-socket").online

@@ -303,7 +303,7 @@ def test_at_most_one_core_is_split_for_the_rest(situation):
 
 @NO_DEADLINE
 @given(situations(*UNIFORM))
-def test_no_core_is_split_while_one_cache_has_enough_whole_cores_and_single_threads(situation):
+def test_no_core_is_split_while_one_cache_has_enough(situation):
     topology, free, need = situation
     threads = len(topology.siblings(0))
     caches = topology.l3_caches.values() or [topology.online]

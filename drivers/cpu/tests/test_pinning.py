@@ -77,7 +77,7 @@ def refusal(state: Pinning, one: Container) -> str:
     return str(answer)
 
 
-def test_a_container_has_the_cpus_of_its_claim_and_everyone_else_what_is_left(host: Host) -> None:
+def test_a_container_has_the_cpus_of_its_claim_and_others_the_rest(host: Host) -> None:
     mine, other = held("a", "1,9"), held("b", "4-5,12-13")
     state = pinning(host, mine, other, reserved="0")
     assert given_to(state, container(mine)) == "1,9"
@@ -89,7 +89,7 @@ def test_a_container_with_several_claims_has_the_cpus_of_all(host: Host) -> None
     assert given_to(pinning(host, *claims), container(*claims)) == "1,4-5,9"
 
 
-def test_containers_split_a_claim_by_request_and_what_no_container_uses_stays_reserved(host: Host) -> None:
+def test_containers_split_a_claim_and_what_none_uses_stays_reserved(host: Host) -> None:
     whole = held("a", "1 2 3")
     state = pinning(host, whole)
     assert given_to(state, container(only(whole, "r0"))) == "1"
@@ -156,7 +156,7 @@ def test_cpus_that_are_offline_are_left_out(tmp_path: Path) -> None:
     assert refusal(state, container(gone)) == "of the CPUs of its claims, none is online"
 
 
-def test_where_claims_have_all_other_cpus_containers_without_claims_run_on_reserved_ones(tmp_path: Path) -> None:
+def test_containers_without_claims_run_on_reserved_cpus_if_no_others(tmp_path: Path) -> None:
     host = regular_machine(cores=4, threads=1).offlined(3).write(tmp_path)
     assert given_to(pinning(host, held("a", "1"), reserved="0"), container()) == "2"
     assert given_to(pinning(host, held("a", "1-2"), reserved="0"), container()) == "0"
@@ -197,9 +197,7 @@ def test_what_is_published_can_be_had_and_leaves_one_cpu(dra_node: FakeNode, dra
             driver.allocate(claim("cpu"))
 
 
-def test_the_last_cpu_is_refused_while_an_earlier_claim_holds_the_one_that_is_kept_back(
-    dra_node: FakeNode, dra_driver: Any
-) -> None:
+def test_the_last_cpu_is_refused_while_a_claim_holds_the_kept_one(dra_node: FakeNode, dra_driver: Any) -> None:
     dra_node.machine(regular_machine(cores=2, threads=1))
     before = dra_driver(CpuDriver, settings=CpuSettings(device_mode="individual", shared_pool="optional"))
     first = before.prepare(claim("cpu"))

@@ -187,5 +187,5 @@ def test_a_request_may_have_a_number_as_its_name():
     assert memory_limits(config, {"GPU-a": "1", "GPU-b": "0"}) == {"GPU-b": "1M"}
 
 
-def test_an_admission_policy_refuses_the_contradictions_that_the_driver_refuses():
+def test_a_policy_refuses_the_contradictions_that_the_driver_refuses():
     assert assert_rules_agree(*CONFIGS) == []

@@ -32,7 +32,7 @@ def test_its_fixtures_are_publishable(tmp_path, name, dynamic):
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu-amd"])
-def test_a_process_of_the_driver_loads_no_code_for_tests_whatever_lies_on_the_node(tmp_path, name):
+def test_a_process_of_the_driver_loads_no_code_for_tests(tmp_path, name):
     (tmp_path / "nvml.yaml").write_text("gpus: [{model: L4}]")
     script = """
 import sys

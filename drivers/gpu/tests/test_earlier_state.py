@@ -80,7 +80,7 @@ def bind_vfio(node: FakeNode, effects: FakeEffects, address: str, driver: str) -
     effects.write(functions / "drivers/vfio-pci/bind", address)
 
 
-def test_mig_devices_time_slices_an_mps_daemon_and_a_gpu_of_a_virtual_machine(nvidia: NvidiaHarness) -> None:
+def test_mig_devices_time_slices_an_mps_daemon_and_a_passed_through_gpu(nvidia: NvidiaHarness) -> None:
     """The daemon has ended, with the former driver's container, and removed its socket."""
     before = nvidia.state()
     state = NodeState(SAMPLES / "nvidia")

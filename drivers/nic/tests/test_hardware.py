@@ -35,9 +35,7 @@ def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> Dr
     return harness
 
 
-def test_hardware_that_the_kernel_returns_from_a_namespace_that_ended_is_restored(
-    driver: DriverHarness, networks: PrivateNetworks
-) -> None:
+def test_hardware_from_a_namespace_that_ended_is_restored(driver: DriverHarness, networks: PrivateNetworks) -> None:
     before = networks.node.state()
     networks.add_pod("pod1")
     prepared = driver.prepare(claim(config=EVERY_FIELD))
@@ -85,7 +83,7 @@ def test_a_function_that_was_unplugged_with_its_pod_is_given_back(
     driver.assert_clean()
 
 
-def test_the_interface_of_a_function_that_comes_back_from_vfio_is_what_the_old_one_was(
+def test_an_interface_that_comes_back_from_vfio_is_as_the_old_one(
     driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     before = networks.node.state()

@@ -38,7 +38,7 @@ def test_waiting_ends_when_a_component_dies(daemons):
         daemons.wait_until(lambda: False, "the moon", 30)
 
 
-def test_the_scheduler_may_die_while_the_api_server_is_down_and_starts_with_it(daemons):
+def test_the_scheduler_may_die_with_the_api_server_and_starts_with_it(daemons):
     for name in ("etcd", "apiserver", "scheduler"):
         daemons.start(name)
     scheduler = Process.of(daemons.pid("scheduler"))

@@ -93,6 +93,6 @@ def test_sysctls_are_restored(tmp_path):
     assert set(before) == set(leftovers.SYSCTLS)
 
 
-def test_mounts_below_a_folder_come_innermost_first_and_without_its_neighbours():
+def test_mounts_below_a_folder_come_innermost_first_without_neighbours():
     mounts = leftovers.mounts_below(Path("/run/c"), leftovers.parse_mounts(MOUNTINFO))
     assert [str(path) for path in mounts] == ["/run/c/a/b", "/run/c/a", "/run/c/with blank", "/run/c"]

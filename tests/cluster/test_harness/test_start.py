@@ -50,14 +50,14 @@ def test_a_binary_of_an_interrupted_build_does_not_count(tmp_path):
     assert missing(tmp_path) == ["kubectl"]
 
 
-def test_a_second_command_on_a_cluster_is_refused_and_the_lock_is_removed_with_the_cluster(tmp_path):
+def test_a_second_command_is_refused_until_the_cluster_is_removed(tmp_path):
     layout = Layout.of("unit", tmp_path / "run")
     with cleanup.lock(layout), pytest.raises(HarnessError, match="another command"), cleanup.lock(layout):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_state_of_an_earlier_boot_is_none_and_the_first_cluster_knows_the_sysctls(tmp_path, make_state):
+def test_state_of_an_earlier_boot_is_none(tmp_path, make_state):
     first, second = Layout.of("first", tmp_path), Layout.of("second", tmp_path)
     first.root.mkdir()
     make_state(sysctls={"kernel/panic": "77"}).save(first.state_file)

@@ -26,7 +26,7 @@ def vm():
     return claim(request("vm", device_class=CLASS))
 
 
-def test_a_group_that_a_process_has_open_is_waited_for_and_the_process_is_named(rig, gpu):
+def test_a_group_that_is_open_is_waited_for_and_its_process_named(rig, gpu):
     prepared = rig.prepare(vm())
     (node,) = prepared.container().devices
     with VfioUser(gpu.address, node) as user:
@@ -64,7 +64,7 @@ def test_a_device_that_a_process_has_open_without_its_group_is_waited_for(rig, g
     rig.unprepare(prepared)
 
 
-def test_the_kernel_refuses_to_bind_if_an_operator_sets_another_override_at_that_moment(rig, gpu):
+def test_the_kernel_refuses_to_bind_if_another_override_is_set_meanwhile(rig, gpu):
     def set_override(path: Path, _text: str) -> None:
         if path == BIND:
             (gpu.path / "driver_override").write_text("nouveau\n")
@@ -94,7 +94,7 @@ def test_the_writes_before_one_that_fails_are_undone(rig, gpu, nth):
     rig.assert_clean()
 
 
-def test_a_former_driver_that_was_removed_gets_the_function_when_it_is_loaded_again(rig, gpu, caplog):
+def test_a_former_driver_gets_the_function_when_it_is_loaded_again(rig, gpu, caplog):
     """The claim ends without it: a pod must not wait for a driver that somebody removed."""
     prepared = rig.prepare(vm())
     run(["modprobe", "--remove", "igb"], check=True)

@@ -37,7 +37,7 @@ def run(layers, tmp_path, monkeypatch):
     return start
 
 
-def test_a_machine_that_shows_no_sign_of_life_is_killed_and_its_last_words_are_kept(run):
+def test_a_silent_machine_is_killed_and_its_last_words_are_kept(run):
     found = run("echo 'stuck here'; exec sleep 600", silence=2.0)
     assert (found.status, found.why) == (None, "the machine was killed after 2 s without a sign of life")
     assert "stuck here" in found.problem("test_a")
@@ -60,7 +60,7 @@ def temporary(tmp_path, monkeypatch):
     return found
 
 
-def test_the_directory_of_a_killed_run_is_removed_but_not_that_of_another_one(run, temporary):
+def test_the_directory_of_a_killed_run_is_removed_and_no_other(run, temporary):
     left, others, fresh = (temporary / f"dra-sdk-lab-{name}" for name in ("left", "others", "fresh"))
     for path in (left, others, fresh):
         path.mkdir()

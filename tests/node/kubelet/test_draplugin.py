@@ -182,7 +182,7 @@ def test_an_answer_that_cannot_be_sent_is_that_claims_error(connect: Connect, an
     assert len(found["u-1"].devices) == 1
 
 
-def test_an_expected_error_is_logged_as_one_line_and_a_surprise_with_its_traceback(
+def test_an_expected_error_is_one_line_and_a_surprise_a_traceback(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     errors: dict[str, Exception] = {"u-1": PermanentError("expected"), "u-2": KeyError("surprise")}
@@ -291,7 +291,7 @@ def test_the_deadline_of_the_call_reaches_the_engine(connect: Connect) -> None:
     assert 0 < seen[0] <= LONG + 1  # gRPC rounds
 
 
-def test_of_ten_thousand_claims_the_rest_is_not_begun_once_the_kubelet_has_left(serve: Serve, dial: Dial) -> None:
+def test_of_many_claims_the_rest_is_not_begun_once_the_kubelet_left(serve: Serve, dial: Dial) -> None:
     begun: list[str] = []
     left = Event()
 
@@ -314,7 +314,7 @@ def test_of_ten_thousand_claims_the_rest_is_not_begun_once_the_kubelet_has_left(
 
 
 @pytest.mark.parametrize("kind", ["prepare", "unprepare"])
-def test_a_call_whose_deadline_passes_while_it_waits_for_its_claim_does_not_begin(
+def test_a_call_whose_deadline_passes_while_it_waits_does_not_begin(
     world: World, serve: Serve, dial: Dial, kind: str
 ) -> None:
     """Through the socket, with the kubelet's own deadline. The server notices it later than the kubelet."""

@@ -357,7 +357,7 @@ def test_published_and_added_attributes_together_have_the_limits_of_a_device(dir
         built(directory, published, one=1, more=2)
 
 
-def test_a_changed_file_of_the_claim_is_removed_and_one_of_a_newer_claim_stays(directory, tmp_path, root):
+def test_a_changed_file_of_the_claim_is_removed_and_a_newer_claims_stays(directory, tmp_path, root):
     ref = ClaimRef("default", "my-claim", "uid-1")
     written = files(requests=("gpu", "nic"))
     directory.write(written)

@@ -143,7 +143,7 @@ def site(
             assert connected.stop(LONG)
 
 
-def test_a_hook_gets_the_claims_and_the_devices_of_the_requests_that_a_container_uses(tmp_path: Path) -> None:
+def test_a_hook_gets_the_claims_and_devices_that_a_container_uses(tmp_path: Path) -> None:
     driver = CardDriver()
     with site(tmp_path, driver) as (here, _):
         here.pod()
@@ -216,7 +216,7 @@ def test_state_that_cannot_be_read_fails_containers_with_claims_only(tmp_path: P
         assert here.cpus("d") == "6-7"
 
 
-def test_an_answer_that_breaks_the_contract_fails_containers_with_claims_only(tmp_path: Path) -> None:
+def test_an_answer_against_the_contract_fails_only_containers_with_claims(tmp_path: Path) -> None:
     driver = CardDriver(lambda _container, _held: ContainerAdjustment(ContainerResources(cpus=frozenset())))
     with site(tmp_path, driver) as (here, connected):
         here.pod()
@@ -240,7 +240,7 @@ def test_a_driver_may_refuse_a_container_without_claims(tmp_path: Path) -> None:
         assert here.cpus("d") == "6-7"
 
 
-def test_a_container_for_which_dra_synchronize_has_an_error_is_refused_or_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_error_of_dra_synchronize_refuses_a_container_or_leaves_it(tmp_path: Path) -> None:
     is_full = ThreadEvent()
 
     def wanted(containers: Sequence[Container], held: Sequence[HeldClaim]) -> Answer:
@@ -296,7 +296,7 @@ class PodDriver(NamedDriver):
 
 
 @pytest.mark.parametrize(("made", "asked"), [(CardDriver, True), (PodDriver, False)])
-def test_the_start_of_a_container_waits_only_for_a_driver_that_changes_containers(
+def test_a_container_waits_only_for_a_driver_that_changes_containers(
     tmp_path: Path, made: Callable[[], object], asked: bool
 ) -> None:
     with site(tmp_path, made()) as (here, _):
@@ -325,9 +325,7 @@ def test_what_a_hook_reports_is_written_after_the_pod_has_started(tmp_path: Path
 
 
 @pytest.mark.parametrize("nri_version", ["0.3.0", "0.8.0", "0.12.0"])
-def test_an_older_runtime_is_not_asked_outside_of_events_but_cgroups_are_written(
-    tmp_path: Path, nri_version: str
-) -> None:
+def test_an_older_runtime_is_not_asked_but_cgroups_are_written(tmp_path: Path, nri_version: str) -> None:
     with site(tmp_path, CardDriver(), nri_version=nri_version) as (here, connected):
         here.pod()
         here.create("c", f"{VARIABLE}a=x")
@@ -396,7 +394,7 @@ def test_a_container_that_is_not_known_is_an_error_of_the_driver(tmp_path: Path)
             here.create("c", f"{VARIABLE}a=x")
 
 
-def test_what_dra_create_container_sets_comes_before_what_dra_synchronize_wants(tmp_path: Path) -> None:
+def test_dra_create_container_comes_before_dra_synchronize(tmp_path: Path) -> None:
     answer = ContainerAdjustment(
         ContainerResources(mems=frozenset({1}), cpu_quota=-1, hugepage_limits={"2MB": 0}), {"A": "b"}, {"k": "v"}
     )

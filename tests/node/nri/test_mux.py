@@ -120,7 +120,7 @@ def test_messages_of_many_threads_are_never_mixed() -> None:
     assert sorted(found) == messages
 
 
-def test_both_directions_flow_while_both_sides_write_more_than_the_socket_holds() -> None:
+def test_both_directions_flow_while_both_write_more_than_a_socket_holds() -> None:
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     size = 3_000_000
     sides = [Side(a, LONG), Side(b, LONG)]
@@ -150,7 +150,7 @@ def test_a_peer_that_does_not_read_ends_the_connection_with_a_sentence() -> None
             side.mux.write(1, b"x")
 
 
-def test_a_frame_whose_rest_does_not_come_ends_the_connection_with_a_sentence() -> None:
+def test_a_frame_that_does_not_end_ends_the_connection_with_a_sentence() -> None:
     with connected(stall=0.2) as (side, theirs):
         theirs.sendall(struct.pack(">II", 1, 10) + b"half")
         assert side.ended.wait(LONG)

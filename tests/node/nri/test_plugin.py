@@ -105,7 +105,7 @@ def test_a_plugin_that_the_runtime_starts_may_keep_its_own_name(runtime: NriRunt
 
 
 @pytest.mark.parametrize("when", ["connected", "before Synchronize"])
-def test_the_end_of_an_inherited_connection_is_told_once_and_it_is_not_opened_again(
+def test_the_end_of_an_inherited_connection_is_told_once(
     path: Path, caplog: pytest.LogCaptureFixture, when: str
 ) -> None:
     ends: list[str] = []
@@ -300,7 +300,7 @@ def test_a_handler_that_raises_fails_the_container_by_default(
     assert "the runtime gets the error" in caplog.text
 
 
-def test_a_handler_that_raises_lets_the_container_pass_if_the_policy_is_ignore(
+def test_with_policy_ignore_a_handler_that_raises_lets_containers_pass(
     runtime: NriRuntime, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with plugin(path, {Event.CREATE_CONTAINER: Subscription(raising, FailurePolicy.IGNORE)}):
@@ -554,7 +554,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_ends_the_connection_with_a_sentence_and_the_plugin_connects_again(
+def test_garbage_ends_the_connection_and_the_plugin_connects_again(
     path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with silent(path, garbage) as peers, plugin(path, connected=False):

@@ -51,7 +51,7 @@ def test_reports_of_an_event_are_sent_after_its_answer_and_others_at_once() -> N
     assert reports.wait(0.0)
 
 
-def test_reports_are_sent_also_if_the_answer_was_too_late_and_the_handler_learns_of_that() -> None:
+def test_reports_are_sent_after_a_late_answer_and_the_handler_learns_it() -> None:
     sent, told = Sent(), list[bool]()
     reports = Reports(sent)
 

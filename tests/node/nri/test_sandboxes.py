@@ -135,7 +135,7 @@ def test_a_hook_that_is_late_for_a_container_refuses_it(tmp_path: Path) -> None:
         assert here.driver.calls == [("net",)] * 2
 
 
-def test_a_pod_that_started_without_the_driver_is_set_up_before_its_container(tmp_path: Path) -> None:
+def test_a_pod_from_before_the_driver_is_set_up_before_its_container(tmp_path: Path) -> None:
     with site(tmp_path, started=False) as here:
         here.run()
         here.start()
@@ -172,7 +172,7 @@ def test_sandboxes_are_remembered_when_the_runtime_restarts(tmp_path: Path) -> N
         assert here.driver.calls == [("net",)]
 
 
-def test_while_claims_cannot_be_read_only_containers_that_name_one_are_refused(tmp_path: Path) -> None:
+def test_with_unreadable_claims_only_containers_that_name_one_are_refused(tmp_path: Path) -> None:
     with site(tmp_path) as here:
         here.run()
         here.run(2)

@@ -199,7 +199,7 @@ def test_an_answer_that_is_too_long_is_an_error_that_names_the_call() -> None:
     assert raised.value.code == Code.RESOURCE_EXHAUSTED
 
 
-def test_a_request_that_is_too_long_is_refused_before_it_is_sent_and_the_next_call_works() -> None:
+def test_a_request_that_is_too_long_is_not_sent_and_the_next_works() -> None:
     wires = Wires(lambda call: call.answer(pb.KeyValue(value="ok")))
     with pytest.raises(TtrpcError, match=r"Method failed with RESOURCE_EXHAUSTED: a message has \d+ bytes"):
         wires.call("x" * MAX_DATA)

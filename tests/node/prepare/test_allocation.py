@@ -175,7 +175,7 @@ def watts(entries: list[DeviceAllocationConfiguration], *requests: str) -> list[
     return [[config.watts for config in chain if isinstance(config, Lamp)] for chain in resolved]
 
 
-def test_the_claims_entries_come_after_the_classes_whatever_their_place_in_the_list() -> None:
+def test_the_claims_entries_come_after_the_classes() -> None:
     entries = [entry("FromClaim", 1), entry("FromClass", 2), entry("FromClaim", 3), entry("FromClass", 4)]
     assert watts(entries, "r") == [[2, 4, 1, 3]]
 
@@ -189,7 +189,7 @@ def test_an_entry_reaches_the_requests_it_names() -> None:
     assert watts(entries, "a", "b", "c", "d") == [[1], [2], [2], []]
 
 
-def test_an_entry_for_a_request_covers_its_alternatives_but_one_for_an_alternative_only_that() -> None:
+def test_an_entry_for_a_request_covers_its_alternatives() -> None:
     entries = [entry("FromClaim", 1, "a"), entry("FromClaim", 2, "a/big"), entry("FromClaim", 3, "big")]
     assert watts(entries, "a/big", "a/small", "big", "a") == [[1, 2], [1], [3], [1]]
 
@@ -364,7 +364,7 @@ def test_a_device_of_a_damaged_file_is_refused_with_the_command_to_type() -> Non
     refuse_unreadable([mine("free"), mine(admin=True)], [damaged])
 
 
-def test_a_file_that_tells_nothing_bars_every_device_with_the_command_to_type() -> None:
+def test_a_file_without_content_bars_every_device_and_names_the_command() -> None:
     with pytest.raises(StateError) as caught:
         refuse_unreadable([mine("free")], [Unreadable(DAMAGED, "state file u-9.json is damaged")])
     assert str(caught.value).startswith(f"state file u-9.json is damaged; {COMMAND}; it does not say which devices")

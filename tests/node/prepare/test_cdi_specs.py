@@ -196,7 +196,7 @@ def test_drivers_whose_kinds_are_alike_leave_the_specs_of_each_other_alone(
     assert os.listdir(tmp_path) == []
 
 
-def test_files_that_an_older_release_named_after_the_kind_are_removed_if_they_are_of_this_kind(tmp_path: Path) -> None:
+def test_files_that_an_older_release_named_after_this_kind_are_removed(tmp_path: Path) -> None:
     own, other = CdiSpecs(tmp_path, "acme.com/gpu-net", "acme.com"), {**SPEC, "kind": "acme.com-gpu/net"}
     (tmp_path / "acme.com-gpu-net_claim-u-1.json").write_text(json.dumps({**SPEC, "kind": own.kind}))
     (tmp_path / "acme.com-gpu-net_claim-u-2.json").write_text(json.dumps(other))

@@ -280,7 +280,7 @@ def test_files_that_did_not_change_are_not_read_again(tmp_path: Path, monkeypatc
     assert reads == ["u-3.json"]
 
 
-def test_a_temporary_file_that_another_process_is_about_to_rename_survives_our_start(tmp_path: Path) -> None:
+def test_a_temporary_file_of_another_process_survives_our_start(tmp_path: Path) -> None:
     store, locks = opened(tmp_path, shared=True), NamedLocks(tmp_path / "locks")
     in_hand, left = store.directory / f"{PREFIX}u-1.json", store.directory / f"{PREFIX}u-2.json"
     in_hand.touch()
@@ -371,7 +371,7 @@ def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_a_link_in_place_of_the_directory_is_refused_and_nothing_behind_it_is_touched(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_directory_is_refused_and_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious.json").touch()
@@ -383,7 +383,7 @@ def test_a_link_in_place_of_the_directory_is_refused_and_nothing_behind_it_is_to
     assert [path.name for path in elsewhere.iterdir()] == ["precious.json"]
 
 
-def test_a_link_that_looks_like_the_state_of_another_boot_is_removed_and_bars_no_start(tmp_path: Path) -> None:
+def test_a_link_that_looks_like_state_of_another_boot_is_removed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious.json").touch()

@@ -251,9 +251,7 @@ def test_an_unprepare_that_nobody_waits_for_any_more_does_not_begin(
     assert world.is_clean()
 
 
-def test_a_prepare_of_one_instance_does_not_begin_after_another_unprepared_its_claim(
-    world: World, pool: ThreadPoolExecutor
-) -> None:
+def test_no_prepare_begins_after_another_instance_unprepared_its_claim(world: World, pool: ThreadPoolExecutor) -> None:
     old, new = [world.preparer(shared=True) for _ in range(2)]
     ref, caller = world.claim("u-1", "lamp-0"), Caller()
     with world.locks[0].hold([claim_lock(ref.uid)]):

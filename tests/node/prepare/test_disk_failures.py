@@ -154,7 +154,7 @@ def test_a_claim_whose_undoing_began_is_never_answered_from_its_state(tmp_path: 
         assert world.shining() == {"lamp-0": "u-1"}, first
 
 
-def test_a_claim_whose_removal_may_not_have_reached_the_disk_is_removed_again(world: World) -> None:
+def test_a_removal_that_may_not_have_reached_the_disk_is_repeated(world: World) -> None:
     """After a power failure its state would be back, and hold the device for nobody."""
     steps: list[str] = []
 
@@ -177,9 +177,7 @@ def test_a_claim_whose_removal_may_not_have_reached_the_disk_is_removed_again(wo
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_claim_that_was_half_undone_on_a_full_disk_is_not_answered_by_another_process(
-    world: World, shared: bool
-) -> None:
+def test_a_claim_half_undone_on_a_full_disk_is_not_answered_by_another(world: World, shared: bool) -> None:
     disk, driver = FailingDisk(None), FailingDriver(world.lamps)
     old = world.preparer(driver, files=Files(disk), shared=shared)
     ref = world.claim("u-1", "lamp-0", "lamp-1")

@@ -296,7 +296,7 @@ class NoUndo:
         yield from (device.prepared(ContainerEdits(env={"A": "1"})) for device in claim.devices)
 
 
-def test_a_claim_is_written_before_the_hook_only_where_there_is_something_to_undo(world: World) -> None:
+def test_a_claim_is_written_before_the_hook_only_if_it_can_be_undone(world: World) -> None:
     seen: list[list[str]] = []
     plain = NoUndo()
     plain.during = lambda: seen.append(world.states())
@@ -312,7 +312,7 @@ def test_a_claim_is_written_before_the_hook_only_where_there_is_something_to_und
     assert seen == [[], ["u-2.json"]]
 
 
-def test_the_spec_of_a_claim_whose_state_was_never_written_goes_with_its_unprepare(world: World) -> None:
+def test_the_spec_of_a_claim_without_state_goes_with_its_unprepare(world: World) -> None:
     preparer = world.preparer(NoUndo(), shared=True)
     ref = world.claim("u-1", "lamp-0")
     preparer.prepare(ref)

@@ -79,7 +79,7 @@ class Bench:
         return found
 
 
-def test_devices_come_back_in_allocation_order_whatever_the_order_of_the_hook(tmp_path: Path) -> None:
+def test_devices_come_back_in_the_order_of_the_allocation(tmp_path: Path) -> None:
     bench = Bench(tmp_path, lambda claim: [device.prepared() for device in reversed(claim.devices)])
     assert [each.name for each in bench.run()] == ["d-0", "d-1", "d-2"]
 

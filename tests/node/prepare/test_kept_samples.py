@@ -28,7 +28,7 @@ def test_there_is_a_sample_of_every_format() -> None:
     }
 
 
-def test_a_claim_that_was_started_with_format_1_is_undone_with_what_it_recorded() -> None:
+def test_a_claim_of_format_1_is_undone_with_what_it_recorded() -> None:
     found = decode((SAMPLES / "format-1-started.json").read_bytes(), "sample")
     assert (found.claim.namespace, found.claim.name, found.claim.uid) == ("team", "training", UID)
     assert (found.phase, found.boot_id, found.claim.pods) == (

@@ -73,7 +73,7 @@ class Stuck(LampDriver):
         raise OSError(16, "switch is stuck")
 
 
-def test_a_claim_that_one_process_could_not_undo_and_another_prepared_again_is_left_alone_by_the_first(
+def test_a_claim_that_another_process_prepared_again_is_left_alone(
     world: World,
 ) -> None:
     """Its pod runs: the first process must answer for it, and neither undo it nor set it up again."""

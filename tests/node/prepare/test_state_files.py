@@ -202,7 +202,7 @@ def test_what_was_set_aside_is_no_state_when_the_driver_starts(path: Path, spec:
     assert sorted(os.listdir(store.directory)) == [".damaged-u-1-1.json", ".forgotten-u-1-1.json"]
 
 
-def test_a_pipe_among_state_files_bars_no_start_of_a_driver_that_lost_its_undo_hook(path: Path) -> None:
+def test_a_pipe_among_state_files_bars_no_start_without_undo_hook(path: Path) -> None:
     os.mkfifo(path)
     store = CheckpointStore.of(path.parent.parent, "boot-1", Files(), undoable=False, shared=False)
     store.migrate(path.parent.parent, "boot-1")

@@ -58,7 +58,7 @@ def shared_container(runtime: NriRuntime, number: int = 0) -> Callable[[], str]:
     return lambda: runtime.containers[f"c{number}"].linux.resources.cpu.cpus
 
 
-def test_containers_follow_claims_that_the_kubelet_has_prepared_and_unprepared(
+def test_containers_follow_claims_that_are_prepared_and_unprepared(
     cluster: EmbeddedCluster, runtime: NriRuntime
 ) -> None:
     with process(cluster) as running:
@@ -76,7 +76,7 @@ def test_containers_follow_claims_that_the_kubelet_has_prepared_and_unprepared(
     assert f'dra_sdk_nri_failed_updates{{driver="{NAME}"}} 0.0' in text
 
 
-def test_a_process_that_the_runtime_starts_serves_pods_and_ends_with_the_runtime(
+def test_a_process_of_the_runtime_serves_pods_and_ends_with_it(
     cluster: EmbeddedCluster, runtime: NriRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NRI_PLUGIN_SOCKET", str(runtime.launch().detach()))

@@ -63,7 +63,7 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
     assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
 
 
-def test_slices_that_a_kubelet_deletes_at_its_start_come_back_when_it_has_registered_the_driver(
+def test_slices_that_a_kubelet_deletes_come_back_with_the_registration(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here the kubelet takes long between the two. A pod that came meanwhile would be refused, and wait 90 s."""

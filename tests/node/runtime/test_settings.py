@@ -83,7 +83,7 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
     assert read(DRA_SDK_CDI_DIR="", POD_UID="", DRA_SDK_DRAIN_SECONDS="") == read()
 
 
-def test_paths_are_absolute_because_the_kubelet_has_another_working_directory(
+def test_paths_are_absolute_since_the_kubelet_has_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

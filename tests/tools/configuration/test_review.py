@@ -35,7 +35,7 @@ def problems(obj: JSON, reviewer: ConfigReviewer = REVIEWER) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", PLACES)
-def test_what_the_driver_takes_is_let_through_and_the_rest_is_refused_at_its_place(kind: str) -> None:
+def test_what_the_driver_takes_passes_and_the_rest_is_refused_in_place(kind: str) -> None:
     for parameters in RIGHT:
         assert problems(made(kind, [entry(parameters)])) == {}
     for _, parameters in WRONG:
@@ -65,7 +65,7 @@ def test_a_field_with_alternatives_has_the_path_of_the_claim() -> None:
     assert list(found) == ["spec.devices.config[0].opaque.parameters.either"]
 
 
-def test_an_unknown_driver_an_unknown_object_and_no_configuration_are_let_through() -> None:
+def test_unknown_drivers_unknown_objects_and_no_configuration_pass() -> None:
     assert problems(made("ResourceClaim", [entry({"any": 1}, "other.example.com"), {"requests": ["r"]}])) == {}
     assert problems({"kind": "Pod"}) == {}
     assert problems(made("ResourceClaim", None)) == problems(made("DeviceClass", None)) == {}

@@ -60,7 +60,7 @@ def test_one_quick_start_in_three_is_enough_on_a_busy_machine(open_run: OpenRun)
         assert run.instance is not slow
 
 
-def test_a_health_stream_that_the_nodes_kubelet_may_have_ended_decides_nothing(open_run: OpenRun) -> None:
+def test_a_health_stream_that_the_kubelet_may_have_ended_decides_nothing(open_run: OpenRun) -> None:
     with open_run(faults("stream-ends"), shared_node=True) as run:
         result = run_check(run, BY_ID["HLTH-008"])
     assert result.status is Status.NOT_RUN

@@ -49,7 +49,7 @@ def test_containers_have_what_cdi_adds_and_what_the_plugin_adjusts(open_run: Ope
         assert node.runtime.pods[pinned.pod_sandbox_id].namespace == claim.ref.namespace
 
 
-def test_a_container_that_starts_again_has_another_id_and_is_not_adjusted_yet(open_run: OpenRun) -> None:
+def test_a_container_that_starts_again_has_a_new_id_and_no_adjustment(open_run: OpenRun) -> None:
     with open_run(NRI) as run:
         node = run.connected_node()
         first = node.run()

@@ -79,7 +79,7 @@ def test_a_network_interface_is_moved_once(second: dict[str, str], why: str) -> 
         apply_edits({}, {"netDevices": [first, second]})
 
 
-def test_what_devices_set_differently_is_told_and_what_they_set_equally_is_not() -> None:
+def test_what_devices_set_differently_is_told() -> None:
     same = {"deviceNodes": [{"path": "/dev/kfd"}], "mounts": [{"containerPath": "/a", "hostPath": "/h"}]}
     edits = {name: {**same, "env": ["X=1", f"Y={name}"]} for name in ("a", "b", "c")}
     (told,) = overwritten(edits)

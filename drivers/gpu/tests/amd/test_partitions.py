@@ -129,7 +129,7 @@ def test_a_gpu_that_is_gone_does_not_keep_its_claim(make_node: Any) -> None:
     assert made.records() == []
 
 
-def test_the_change_of_a_claim_that_holds_nothing_is_undone_by_the_next_claim(make_node: Any) -> None:
+def test_a_change_that_no_claim_holds_is_undone_by_the_next_claim(make_node: Any) -> None:
     made = make_node(mi300x(), mi300x(), partitioning=True)
     prepared = made.driver.prepare(divided())
     for path in made.driver.data.rglob("*.json"):

@@ -116,7 +116,7 @@ def test_a_mig_device_that_cannot_be_read_hides_no_other(function: str) -> None:
     assert len(names(nvml)) == 2
 
 
-def test_a_gpu_whose_memory_cannot_be_read_has_the_profiles_that_the_driver_names() -> None:
+def test_without_memory_a_gpu_has_the_profiles_that_the_driver_names() -> None:
     nvml = MemoryNvml([fake_gpu("H100-80GB")])
     nvml.fail("nvmlDeviceGetMemoryInfo_v2", ReturnCode.ARGUMENT_VERSION_MISMATCH, times=10**6)
     assert "gpu-0-mig-1g10gb-19-3" in names(nvml, dynamic_mig=True)
@@ -172,7 +172,7 @@ def test_a_mig_device_that_is_destroyed_while_it_is_read_hides_no_other(function
     assert len(names(nvml)) == 2
 
 
-def test_a_gpu_instance_without_compute_instance_is_no_device_but_takes_its_slices() -> None:
+def test_a_gpu_instance_without_compute_instance_takes_its_slices() -> None:
     nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
     create(nvml, 9, Placement(4, 4), compute=None)
     create(nvml, 19, Placement(0, 1))

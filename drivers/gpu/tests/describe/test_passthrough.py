@@ -91,16 +91,14 @@ OF_VIRTUAL_FUNCTIONS = "0x0000382000000000 0x0000394000000000 0x000000000014220c
         ([REGISTERS, ABSENT, ABSENT, ABSENT, ABSENT, PORTS], 0),
     ],
 )
-def test_the_addressable_memory_is_that_of_64_bit_bars_as_the_existing_driver_counts(
-    make_gpus: Any, bars: list[str], size: int
-) -> None:
+def test_the_addressable_memory_is_that_of_64_bit_bars(make_gpus: Any, bars: list[str], size: int) -> None:
     """Without the expansion ROM and the BARs of virtual functions, and rounded up to a power of two."""
     host = Host(make_gpus("A100-40GB").node.root)
     (pci(host, GPU) / "resource").write_text("\n".join([*bars, ROM, *[OF_VIRTUAL_FUNCTIONS] * 6]) + "\n")
     assert [gpu.addressable_bytes for gpu in read_passthrough(host)] == [size]
 
 
-def test_an_old_kernel_without_the_file_of_windows_reports_no_addressable_memory(make_gpus: Any) -> None:
+def test_without_the_file_of_windows_no_addressable_memory_is_told(make_gpus: Any) -> None:
     host = Host(make_gpus("A100-40GB").node.root)
     (pci(host, GPU) / "resource").unlink()
     assert [gpu.addressable_bytes for gpu in read_passthrough(host)] == [0]

@@ -82,7 +82,7 @@ def test_from_hopper_on_the_whole_gpu_and_its_mig_devices_are_published(make_gpu
 
 
 @pytest.mark.parametrize(("on", "nodes"), [(False, [0, 1]), (True, [[0, 1], [1, 0]])])
-def test_numa_nodes_are_lists_if_the_operator_says_that_the_cluster_keeps_lists(tmp_path, on, nodes):
+def test_numa_nodes_are_lists_if_the_operator_says_so(tmp_path, on, nodes):
     """Two NUMA nodes in each socket: a GPU on node 1 matches what is on node 0 as well."""
     machine = regular_machine(sockets=2, numa_nodes=2, cores=4)
     node = GpuNode(tmp_path, [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)], machine=machine)
@@ -95,7 +95,7 @@ def test_numa_nodes_are_lists_if_the_operator_says_that_the_cluster_keeps_lists(
     assert found["gpu-0"][PCIE_ROOT] == "pci0000:0f"
 
 
-def test_with_dynamic_mig_a_whole_gpu_has_the_capacities_of_its_largest_mig_devices(make_gpus):
+def test_with_dynamic_mig_a_gpu_has_the_capacities_of_its_largest_parts(make_gpus):
     """As the existing driver publishes it; the memory is that of 7g, not all of it."""
     devices = make_gpus("A100-40GB", "L4", dynamic_mig=True).driver.devices
     assert {name: str(amount) for name, amount in devices["gpu-0"].capacity.items()} == {

@@ -53,7 +53,7 @@ def test_monitoring_has_a_capability(node):
     assert monitor_capability(node.host) == capability(2)
 
 
-def test_without_the_driver_of_capabilities_the_error_names_the_kernel_module(node):
+def test_without_capabilities_the_error_names_the_kernel_module(node):
     (node.host.proc / "devices").write_text("Character devices:\n195 nvidia\n\nBlock devices:\n234 nvidia-caps\n")
     with pytest.raises(
         HardwareError, match=r"proc/devices: no character device nvidia-caps; is the NVIDIA kernel module loaded"

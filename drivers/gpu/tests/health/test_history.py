@@ -107,7 +107,7 @@ def test_remapped_rows() -> None:
     assert problems(found) == []
 
 
-def test_a_double_bit_event_concerns_its_part_although_the_counter_is_the_gpus() -> None:
+def test_a_double_bit_event_concerns_its_part() -> None:
     found = history()
     found.answered(Reading(uncorrected=0), 0)
     found.double_bit(LEFT, 1)
@@ -125,7 +125,7 @@ def test_an_event_may_come_after_the_counter() -> None:
     assert problems(found, RIGHT) == []
 
 
-def test_errors_from_before_the_start_are_no_fault_if_counters_are_not_trusted() -> None:
+def test_earlier_errors_are_no_fault_if_counters_are_not_trusted() -> None:
     """A driver before R570 does not say whether an error was contained."""
     found = GpuHistory(60, trust_counters=False)
     for second, count in enumerate((3, 3, 4, 4, 4)):

@@ -59,7 +59,7 @@ def test_an_instance_that_cannot_be_read_is_where_it_was_last_seen(watch: Watch)
     assert list(node.unhealthy()) == [RIGHT]
 
 
-def test_an_error_in_a_dynamic_mig_device_concerns_every_device_on_its_slices(watch: Watch) -> None:
+def test_an_error_in_a_dynamic_mig_device_concerns_all_on_its_slices(watch: Watch) -> None:
     node = watch("H100-80GB", "H100-80GB", options=BOTH)
     names = list(node.step())
     node.nvml.init()

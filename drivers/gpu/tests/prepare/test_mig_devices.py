@@ -158,7 +158,7 @@ def test_a_gpu_instance_without_compute_instance_takes_room(make_gpus):
 
 
 @pytest.mark.parametrize("parts", [0, 2])
-def test_a_gpu_instance_of_somebody_else_with_the_same_placement_is_not_removed(make_gpus, parts):
+def test_a_foreign_gpu_instance_of_the_same_placement_is_not_removed(make_gpus, parts):
     """Its compute instance may just be about to be created, or it has several."""
     harness = make_gpus("H100-80GB", dynamic_mig=True)
     asked = harness.driver.allocate(claim(mig("2g.20gb")))
@@ -178,7 +178,7 @@ def test_a_gpu_instance_of_somebody_else_with_the_same_placement_is_not_removed(
     harness.driver.assert_clean()
 
 
-def test_a_gpu_on_which_an_operator_turned_mig_on_is_not_published_as_a_whole(make_gpus):
+def test_a_gpu_with_mig_of_an_operator_is_not_published_as_a_whole(make_gpus):
     """We would not turn MIG off, so a claim for it could never be prepared, although another GPU is free."""
     harness = make_gpus(fake_gpu("H100-80GB", mig=True), "H100-80GB", dynamic_mig=True, passthrough=True)
     whole = {name for name in harness.driver.devices if "mig" not in name}
@@ -202,7 +202,7 @@ def test_mig_that_we_left_on_is_turned_off_after_dynamic_mig_was_disabled(make_g
     assert not mig_on(harness)
 
 
-def test_compute_instances_of_somebody_elses_gpu_instance_are_used_as_they_are(make_gpus):
+def test_compute_instances_of_a_foreign_gpu_instance_are_used_as_they_are(make_gpus):
     harness = make_gpus("H100-80GB", dynamic_mig=True)
     create_mig(harness, 9, 4, 4, compute=False)
     with harness.memory_open() as nvml:
@@ -260,7 +260,7 @@ def test_a_process_that_stays_on_a_mig_device_fails_the_unprepare(make_gpus):
     assert instances(harness) == []
 
 
-def test_mig_that_cannot_be_turned_off_is_turned_off_for_the_next_claim_of_the_whole_gpu(make_gpus):
+def test_mig_that_stays_on_is_turned_off_for_the_next_whole_gpu(make_gpus):
     harness = make_gpus("H100-80GB", dynamic_mig=True)
     prepared = harness.driver.prepare(claim(mig()))
     harness.memory.add_process(harness.memory.gpus[0].uuid, 4711)
@@ -325,7 +325,7 @@ def test_mig_devices_of_a_claim_without_state_are_removed_at_the_first_claim(mak
     assert kept.ref.uid not in caplog.text
 
 
-def test_a_step_that_cannot_be_undone_at_the_first_claim_is_undone_at_a_later_one(make_gpus, monkeypatch):
+def test_a_step_that_cannot_be_undone_is_undone_at_a_later_claim(make_gpus, monkeypatch):
     harness = make_gpus("H100-80GB", "L4", dynamic_mig=True)
     lost = harness.driver.prepare(claim(mig()))
     uuid = harness.memory.gpus[0].uuid

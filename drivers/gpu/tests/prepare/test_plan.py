@@ -34,7 +34,7 @@ def test_the_wrong_kind_for_all_requests_is_logged(make_gpus, config, caplog):
     assert "config[0] of the claim: GpuConfig applies to none of its devices" in caplog.text
 
 
-def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(make_gpus, config):
+def test_configuration_for_a_request_covers_alternatives_of_its_kind(make_gpus, config):
     harness = make_gpus("L4")
     asked = claim(first_of("any", request("big", device_class="mig.nvidia.com"), request("gpu")))
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Short"})
@@ -44,7 +44,7 @@ def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(m
     assert [call[-1] for call in harness.effects.calls] == ["1"]
 
 
-def test_the_last_entry_takes_precedence_and_that_of_the_claim_over_that_of_its_class(make_gpus, config):
+def test_the_last_entry_wins_and_the_claims_over_its_classes(make_gpus, config):
     harness = make_gpus("L4")
     entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
     harness.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])

@@ -84,7 +84,7 @@ def test_a_configuration_that_the_kernel_refuses_is_undone(
     assert pod.names() == {"lo"}
 
 
-def test_an_address_that_the_pod_has_already_is_refused_before_anything_moves(
+def test_an_address_that_the_pod_has_is_refused_before_anything_moves(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     before = networks.node.state()

@@ -101,7 +101,7 @@ def make_driver(node: FakeNode, dra_driver: Any, networks: PrivateNetworks, **na
 EVERYTHING = ["ADD a", "ADD b", "CHECK a", "CHECK b", "DEL b", "DEL a"]
 
 
-def test_plugins_are_chained_after_the_interface_and_undone_before_it_returns(
+def test_plugins_follow_the_interface_and_are_undone_before_it_returns(
     nic_driver: DriverHarness, networks: PrivateNetworks, cni: Cni
 ) -> None:
     before = networks.node.state()

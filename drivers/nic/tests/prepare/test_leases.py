@@ -132,7 +132,7 @@ def test_a_lease_that_is_over_is_not_given_to_a_pod(
     assert address_in(pod, "net1")["local"] == "10.60.0.50"
 
 
-def test_without_a_server_the_claim_is_refused_in_a_sentence_and_the_node_is_as_before(
+def test_without_a_server_the_claim_is_refused_and_the_node_as_before(
     dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks
 ) -> None:
     settings = NicSettings(software=("veth",), protect=("wire*",), dhcp_seconds=0.2)
@@ -150,7 +150,7 @@ def test_without_a_server_the_claim_is_refused_in_a_sentence_and_the_node_is_as_
     driver.assert_clean()
 
 
-def test_the_address_and_the_routes_of_the_configuration_replace_those_of_the_lease(
+def test_address_and_routes_of_the_configuration_replace_the_leases(
     nic_driver: DriverHarness, networks: PrivateNetworks, dhcp_server: Any
 ) -> None:
     dhcp_server.options[121] = ROUTES

@@ -17,7 +17,7 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')
 
 
-def test_without_a_configuration_the_pod_gets_what_the_interface_has_on_the_node(
+def test_without_configuration_the_pod_gets_what_the_interface_has(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     pod = networks.add_pod("pod1")

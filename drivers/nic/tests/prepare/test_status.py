@@ -64,7 +64,7 @@ def test_more_addresses_than_a_status_holds_are_cut(nic_driver: DriverHarness, n
     assert len(status_of(nic_driver, prepared)[3]["ips"]) == 16
 
 
-def test_a_pod_whose_sandbox_started_without_the_driver_gets_its_interface_with_its_first_container(
+def test_a_pod_that_started_without_the_driver_gets_its_interface_later(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
     pod = networks.add_pod("sandbox-1")

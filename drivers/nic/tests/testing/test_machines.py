@@ -164,7 +164,7 @@ def test_hundreds_of_vfs_are_published_in_several_slices(dra_node: FakeNode, dra
 # -- health
 
 
-def test_an_infiniband_port_that_goes_down_makes_its_device_unhealthy_until_it_is_active(plugged: Any) -> None:
+def test_a_device_is_unhealthy_while_its_infiniband_port_is_down(plugged: Any) -> None:
     driver = plugged("mlx5-infiniband", NicSettings(settle_seconds=0.01))
     name, port = "pci-0000-5e-00-1", "/sys/class/infiniband/mlx5_2/ports/1/state"
     driver.prepare(claim(request(where='device.attributes["dra.net"].rdmaDevice == "mlx5_2"')))

@@ -10,7 +10,7 @@ from tests.lab.harness.node import Node
 MIB = 1 << 20
 
 
-def test_a_pod_has_a_limit_of_huge_pages_and_the_controllers_that_drivers_use(node: Node) -> None:
+def test_a_pod_has_a_limit_of_huge_pages_and_the_controllers_of_drivers(node: Node) -> None:
     # With less than a CPU, the start of the container would take a minute: runc starts within the limit.
     resources = {"memory": "64Mi", "cpu": "2", "hugepages-2Mi": "4Mi"}
     node_pods.run(node, "huge", resources={"requests": resources, "limits": resources})

@@ -66,7 +66,7 @@ def test_the_slices_show_two_sockets_with_smt_and_a_numa_node_each(cpus: NodeDri
         assert attributes["numCPUs"] == {"int": 3 + number}
 
 
-def test_each_pod_runs_on_its_cpus_whole_cores_first_and_the_others_on_the_rest(node: Node, pods: None) -> None:
+def test_each_pod_runs_on_its_cpus_and_the_others_on_the_rest(node: Node, pods: None) -> None:
     assert given(node) == EXPECTED
     assert parse_cpuset((CPUS / "cpu6/topology/thread_siblings_list").read_text().strip()) == EXPECTED[PAIR]
     for name in (SINGLE, PAIR):
@@ -89,7 +89,7 @@ def test_they_run_on_when_the_kubelet_and_containerd_are_restarted(node: Node, c
     assert given(node) == EXPECTED
 
 
-def test_slices_health_and_pods_follow_a_cpu_that_goes_offline_and_online_again(
+def test_slices_health_and_pods_follow_a_cpu_offline_and_online(
     node: Node, cpus: NodeDriver, pods: None, offline_cpu: Path
 ) -> None:
     assert numbers(cpus) == [(3, "3"), (4, "4")]

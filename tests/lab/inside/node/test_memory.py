@@ -81,7 +81,7 @@ def test_cpus_memory_and_huge_pages_are_of_one_numa_node(node: Node, pod: str) -
     assert node_pods.given_memory(node, pod) == "1"
 
 
-def test_the_kernel_gives_the_container_the_huge_pages_of_its_claim_and_no_more(node: Node, pod: str) -> None:
+def test_the_kernel_gives_a_container_the_huge_pages_of_its_claim(node: Node, pod: str) -> None:
     cgroup = node_pods.cgroup(node, pod)
     assert (cgroup.parent / "hugetlb.2MB.max").read_text().strip() == str(8 * MIB)  # the kubelet had set 0
     program = [sys.executable, "-c", TOUCH]

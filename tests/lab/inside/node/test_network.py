@@ -193,9 +193,7 @@ def published(net: NodeDriver) -> dict[str, Any]:
     return {each["name"]: each["attributes"] for piece in net.slices() for each in piece["spec"]["devices"]}
 
 
-def test_virtual_functions_are_published_and_their_cards_and_the_uplink_are_not(
-    net: NodeDriver, card: Function
-) -> None:
+def test_virtual_functions_are_published_and_cards_and_uplink_are_not(net: NodeDriver, card: Function) -> None:
     found = published(net)
     virtual = {name: each for name, each in found.items() if each["isSriovVf"]["bool"]}
     assert set(virtual) == {device(each) for each in functions_of("igbvf")}
@@ -214,7 +212,7 @@ def device(function: Function) -> str:
     return f"pci-{function.address.replace(':', '-').replace('.', '-')}"
 
 
-def test_pods_get_their_virtual_functions_with_addresses_and_reach_each_other(node: Node, pods: None) -> None:
+def test_pods_get_virtual_functions_with_addresses_and_reach_each_other(node: Node, pods: None) -> None:
     for name, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
         (link,) = json.loads(in_pod(node, name, "ip", "-j", "-d", "addr", "show", "net1"))
         assert (link["mtu"], link["operstate"], link["parentbus"]) == (1400, "UP", "pci")
@@ -318,7 +316,7 @@ def test_everything_of_the_network_is_as_before_when_the_pods_are_deleted(
     assert changes(before) == {}
 
 
-def test_a_container_gets_a_virtual_function_of_vfio_and_the_node_gets_its_interface_back(
+def test_a_container_gets_a_function_of_vfio_and_the_node_its_interface(
     node: Node, net: NodeDriver, card: Function, before: dict[str, str]
 ) -> None:
     vfio = nic_config(driver="vfio-pci", iommu={"enableAPIDevice": True})

@@ -174,7 +174,7 @@ def test_a_later_claim_may_change_the_device_of_an_earlier_one() -> None:
     assert names(allocated(allocator(gpus(0, 1)), any_gpu, first_gpu)) == [["gpu-1"], ["gpu-0"]]
 
 
-def test_the_preferred_alternative_wins_unless_something_else_needs_its_device() -> None:
+def test_the_preferred_alternative_wins_unless_its_device_is_needed() -> None:
     prefers = first_available("r", first=exact_request(f"{A}.n == 0"), second=exact_request())
     only = request("q", f"{A}.n == 0")
     found = allocator(gpus(0, 1))

@@ -124,7 +124,7 @@ def test_slices_with_compatibility_groups_need_the_feature() -> None:
     assert devices(Inventory(slices).node_devices(node())) == ["a", "b"]
 
 
-def test_without_partitionable_devices_slices_with_per_device_nodes_are_ignored() -> None:
+def test_without_partitions_slices_with_per_device_nodes_are_ignored() -> None:
     off = SchedulerFeatures(partitionable_devices=False)
     per_device = a_slice(device("mine") | {"nodeName": "n1"}, pool="p", perDeviceNodeSelection=True)
     assert accessible_devices(per_device, a_slice(device("local")), features=off) == ["local"]

@@ -36,7 +36,7 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_an_expression_is_evaluated_once_for_devices_with_equal_referenced_fields(evaluations: list[str]) -> None:
+def test_an_expression_is_evaluated_once_for_devices_with_equal_fields(evaluations: list[str]) -> None:
     contents, selectors = ContentCache(), SelectorCache(cel.Features())
     for index in range(10):
         content = contents.get(DRIVER, device(f"gpu-{index}", model="a100", serial=f"s{index}"))

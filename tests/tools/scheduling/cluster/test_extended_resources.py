@@ -124,7 +124,7 @@ def test_the_claim_has_owner_reference_and_annotation():
     assert metadata["ownerReferences"] == [owner]
 
 
-def test_of_several_classes_for_a_resource_the_newest_wins_then_the_first_name():
+def test_of_several_classes_for_a_resource_the_newest_wins():
     def cls(name, created=None):
         made = device_class(name, extendedResourceName=ONE)
         if created:
@@ -137,7 +137,7 @@ def test_of_several_classes_for_a_resource_the_newest_wins_then_the_first_name()
     assert found[f"{IMPLICIT_RESOURCE_PREFIX}a"] == "a"
 
 
-def test_a_class_that_loses_its_resource_to_an_equally_old_one_has_no_implicit_name():
+def test_a_class_that_loses_its_resource_has_no_implicit_name():
     older = device_class("a", extendedResourceName=ONE)
     older["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     assert classes_by_resource(

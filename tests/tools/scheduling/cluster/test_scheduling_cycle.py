@@ -290,7 +290,7 @@ def test_each_search_that_is_given_up_halves_the_limit_of_the_next():
     assert outcome.claims_by_key["default", "easy"].allocation
 
 
-def test_a_claim_beside_an_extended_resource_that_a_device_plugin_and_a_class_offer_is_never_bound():
+def test_a_claim_beside_a_resource_of_plugin_and_class_is_never_bound():
     gpu = device_class("whole", extendedResourceName="example.com/gpu")
     plugin = node("node-a", allocatable={"cpu": "8", "pods": "9", "example.com/gpu": "1"})
     wanted = [{"name": "main", "resources": {"limits": {"example.com/gpu": "1"}}}]

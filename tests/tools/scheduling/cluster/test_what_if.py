@@ -90,7 +90,7 @@ def test_devices_with_their_own_node_are_copied_with_their_counters():
     assert [(each["name"], each["nodeName"]) for each in added[1]["devices"]] == [("gpu-a", "node-c")]
 
 
-def test_only_the_newest_generation_is_copied_and_an_incomplete_pool_stays_incomplete():
+def test_only_the_newest_generation_of_a_pool_is_copied():
     old, new = gpus("node-a", "old"), gpus("node-a", "new", generation=2, count=3)
     snapshot = copied(cluster(node("node-a"), old, new), "node-b")
     (added,) = snapshot.slices[2:]

@@ -40,7 +40,7 @@ def test_counts_and_reasons():
     assert [each.id.device for each in made.left] == ["gpu-0", "gpu-2"]
 
 
-def test_one_device_may_fail_for_several_reasons_and_frequent_ones_come_first():
+def test_a_device_may_fail_for_several_reasons_the_frequent_ones_first():
     made = funnel(2)
     made.apply("x", "", lambda each: [CheckFailure("rare")] * (each.id.device == "gpu-0") + [CheckFailure("common")])
     assert [(drop.reason, drop.count) for drop in made.stages[0].drops] == [("common", 2), ("rare", 1)]

@@ -110,7 +110,7 @@ def test_a_report_that_expires_makes_the_device_unknown(
         assert not kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy", timeout=0.05)
 
 
-def test_the_end_of_a_stream_drops_the_drivers_reports_and_a_new_stream_is_opened(
+def test_the_end_of_a_stream_drops_its_reports_and_a_new_one_is_opened(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     with FakeDriver(kubelet_dir) as driver:

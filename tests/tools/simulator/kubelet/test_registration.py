@@ -105,9 +105,7 @@ def test_get_info_has_a_second_and_is_tried_again(api: LocalClient, kubelet_dir:
     assert driver.notified == [(True, "")]
 
 
-def test_a_driver_that_refuses_the_notification_is_deregistered_and_tried_again(
-    kubelet: KubeletEmulator, kubelet_dir: Path
-) -> None:
+def test_a_driver_that_refuses_the_notification_is_tried_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     failures = [True, True]
     driver = FakeDriver(kubelet_dir)
 

@@ -34,9 +34,7 @@ def runtime(path: Path) -> Iterator[NriRuntime]:
         yield runtime
 
 
-def test_plugins_are_called_in_the_order_of_their_indices_and_see_what_was_adjusted_before(
-    runtime: NriRuntime, path: Path
-) -> None:
+def test_plugins_are_called_by_index_and_see_what_was_adjusted_before(runtime: NriRuntime, path: Path) -> None:
     seen: list[tuple[str, str, str]] = []
 
     def pinning(name: str, answer: pb.CreateContainerResponse) -> dict[Event, Subscription]:
@@ -74,7 +72,7 @@ def test_two_plugins_that_pin_one_container_fail_it_and_it_is_undone(runtime: Nr
         assert runtime.containers == {}
 
 
-def test_a_plugin_that_is_late_is_closed_and_the_container_is_created_without_it(path: Path) -> None:
+def test_a_late_plugin_is_closed_and_the_container_created_without_it(path: Path) -> None:
     with NriRuntime(path, request_timeout=2.0) as runtime:
         runtime.run_pod(pod())
         with RawPlugin(path, answers={"Configure", "Synchronize"}):

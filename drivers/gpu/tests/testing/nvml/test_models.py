@@ -51,7 +51,7 @@ def test_a_model_has_as_many_memory_slices_as_its_largest_profile():
     }  # fmt: skip
 
 
-def test_the_largest_compute_instance_has_all_multiprocessors_of_its_gpu_instance():
+def test_the_largest_compute_instance_has_all_multiprocessors():
     h100 = MODELS["H100-80GB"]
     three = next(row for row in h100.mig if row.name == "3g.40gb")
     shares = {one.name: one.multiprocessors for one in compute_instance_profiles(h100, three)}
