@@ -40,7 +40,8 @@ def untolerated_taints(
     return [
         taint
         for taint in taints
-        if taint.get("effect") in PREVENTING_EFFECTS and not any(tolerates(each, taint) for each in tolerations)
+        if taint.get("effect") in PREVENTING_EFFECTS
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
     ]
 
 
@@ -64,16 +65,16 @@ def apply_taint_rules(slices: Iterable[JSON], rules: Iterable[JSON], *, require_
 
 def _with_rule_taints(raw_slice: JSON, rules: Sequence[JSON]) -> JSON:
     spec = raw_slice.get("spec") or {}
-    found = [
+    taints = [
         (selector.get("device"), taint)
         for selector, taint in map(_selector_and_taint, rules)
         if _may_select(selector, spec)
     ]
     devices = spec.get("devices") or []
     names = {device.get("name") for device in devices}
-    if not any(name is None or name in names for name, _ in found) or not devices:
+    if not any(name is None or name in names for name, _ in taints) or not devices:
         return raw_slice
-    return {**raw_slice, "spec": {**spec, "devices": [_with_taints(device, found) for device in devices]}}
+    return {**raw_slice, "spec": {**spec, "devices": [_with_taints(device, taints) for device in devices]}}
 
 
 def _selector_and_taint(rule: JSON) -> tuple[Mapping[str, Any], JSON]:

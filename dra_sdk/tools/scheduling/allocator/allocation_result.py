@@ -56,7 +56,7 @@ def _device_result(choice: DeviceChoice, features: SchedulerFeatures, share_id: 
     if choice.shared:
         result["shareID"] = share_id()
     if choice.consumed:
-        result["consumedCapacity"] = {each.name: each.amount.text for each in choice.consumed}
+        result["consumedCapacity"] = {consumption.name: consumption.amount.text for consumption in choice.consumed}
     return result
 
 
@@ -76,8 +76,8 @@ def node_selector(parsed: ParsedClaim, choices: Sequence[DeviceChoice], node: st
         if len(terms) > 1:
             problem = f"unsupported node selector with {len(terms)} terms of device {device.id}"
             raise AllocationError(f"claim {parsed.label}: {problem}")
-        for each in terms:
-            _merge_requirements(each, term)
+        for node_term in terms:
+            _merge_requirements(node_term, term)
     return {"nodeSelectorTerms": [term]} if term else None
 
 
@@ -85,7 +85,7 @@ def _merge_requirements(source: Mapping[str, Any], term: dict[str, list[JSON]]) 
     for field in ("matchFields", "matchExpressions"):
         for requirement in source.get(field) or []:
             known = term.setdefault(field, [])
-            if not any(_is_same_requirement(requirement, each) for each in known):
+            if not any(_is_same_requirement(requirement, other) for other in known):
                 known.append(deepcopy(requirement))
 
 
@@ -101,8 +101,8 @@ def allocated_config(claim: JSON, requests: Sequence[Request], behaviour: Releas
     names several requests is repeated for each of them. Since 1.37 it is written once, and an entry for all requests
     names none.
     """
-    found = [*_class_config(requests), *_claim_config(claim, requests, once=behaviour.config_once)]
-    return [_without_redundant_names(each, requests) for each in found] if behaviour.config_once else found
+    config = [*_class_config(requests), *_claim_config(claim, requests, once=behaviour.config_once)]
+    return [_without_redundant_names(entry, requests) for entry in config] if behaviour.config_once else config
 
 
 def _class_config(requests: Sequence[Request]) -> Iterator[JSON]:
@@ -121,7 +121,7 @@ def _claim_config(claim: JSON, requests: Sequence[Request], *, once: bool) -> It
         if not names:
             yield {"source": "FromClaim", **deepcopy(entry)}
             continue
-        matching = [each for each in requests if _applies_to(names, each)]
+        matching = [request for request in requests if _applies_to(names, request)]
         for _ in matching[:1] if once else matching:
             yield {"source": "FromClaim", **deepcopy(entry)}
 
@@ -133,6 +133,6 @@ def _applies_to(names: Collection[str], request: Request) -> bool:
 def _without_redundant_names(entry: JSON, requests: Sequence[Request]) -> JSON:
     """Leave out the names of requests from an entry that is for all of them."""
     names = entry.get("requests") or ()
-    if not names or not all(_applies_to(names, each) for each in requests):
+    if not names or not all(_applies_to(names, request) for request in requests):
         return entry
     return {key: value for key, value in entry.items() if key != "requests"}

@@ -111,21 +111,21 @@ class Allocator:
         """Return the successful search, None if there is no solution."""
         self.steps = self.work = 0
         simple = claims_needs and not any(
-            each.all_mode_requests or each.parsed_claim.has_derived_attributes for each in claims_needs
+            need.all_mode_requests or need.parsed_claim.has_derived_attributes for need in claims_needs
         )
         first = claims_needs[0].first_need() if simple else None
         unavailable = allocated.unavailable_devices(sharing=self.features.consumable_capacity)
         if first is not None and has_too_few_devices(first, devices.candidates, unavailable):
             return None
-        parsed_claims = [each.parsed_claim for each in claims_needs]
+        parsed_claims = [need.parsed_claim for need in claims_needs]
         constrained = any(parsed.constraints for parsed in parsed_claims)
         all_scalar = constrained and devices.all_scalar
         choices = DeviceChoices(
             parsed_claims, allocated, self.features, all_scalar=all_scalar, node_skips_operations=node_skips_operations
         )
         needs: dict[Request, RequestNeed] = {}
-        for each in claims_needs:
-            needs.update(each.on_node(devices, choices))
+        for need in claims_needs:
+            needs.update(need.on_node(devices, choices))
         search = Search(parsed_claims, needs, devices.candidates, choices, limit=self.max_steps)
         try:
             return search if search.run() else None

@@ -112,10 +112,10 @@ class AllModeDevice:
             self._choices.undo(self._choice)
             return result
         position = self._position
-        found = self._choices.choose(position.claim, self._request, self._candidate, required=True)
-        if not isinstance(found, DeviceChoice):
+        outcome = self._choices.choose(position.claim, self._request, self._candidate, required=True)
+        if not isinstance(outcome, DeviceChoice):
             return StepResult.FAILED
-        self._choice = found
+        self._choice = outcome
         return position._replace(device=position.device + 1)
 
 
@@ -156,9 +156,9 @@ class ExactCountDevice:
         while self._has_usable(self._next + (self._needed or 1)):
             index = self._usable[self._next]
             self._next += 1
-            found = self._choices.choose(position.claim, self.need.request, self.eligible[index], required=False)
-            if isinstance(found, DeviceChoice):
-                self._choice = found
+            outcome = self._choices.choose(position.claim, self.need.request, self.eligible[index], required=False)
+            if isinstance(outcome, DeviceChoice):
+                self._choice = outcome
                 return position._replace(device=position.device + 1, start=index + 1)
         return StepResult.FAILED
 
@@ -256,10 +256,10 @@ class Search:
 
         Choices for requests whose selectors may raise an error stay, so that the error is found.
         """
-        found = self._count_selected(need)
+        selected = self._count_selected(need)
         if (
-            found is None
-            or found >= need.count
+            selected is None
+            or selected >= need.count
             or any(map(self.choices.depends_on_undone, range(len(self.parsed_claims))))
         ):
             return

@@ -137,7 +137,7 @@ class ParsedClaim:
     @property
     def has_derived_attributes(self) -> bool:
         """Whether any request derives an attribute."""
-        return any(each.derived_attributes for each in self.requests)
+        return any(request.derived_attributes for request in self.requests)
 
 
 def claim_label(claim: JSON) -> str:
@@ -151,10 +151,10 @@ def parse_claim(claim: JSON, classes: Mapping[str, JSON], features: SchedulerFea
     """Parse a claim; AllocationError if it, or a class that it names, cannot be processed with these features."""
     devices = (claim.get("spec") or {}).get("devices") or {}
     parser = _ClaimParser(claim_label(claim), classes, features)
-    groups = [parser.parse_request(each) for each in devices.get("requests") or []]
+    groups = [parser.parse_request(request) for request in devices.get("requests") or []]
     constraints = devices.get("constraints") or []
-    for index, each in enumerate(constraints):
-        if not each.get("matchAttribute") and not each.get("distinctAttribute"):
+    for index, constraint in enumerate(constraints):
+        if not constraint.get("matchAttribute") and not constraint.get("distinctAttribute"):
             problem = "empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {parser.claim}, constraint #{index}: {problem}")
     return ParsedClaim(claim, parser.claim, groups, constraints)
@@ -171,7 +171,7 @@ class _ClaimParser:
         if alternatives and not self.features.prioritized_list:
             raise self._error(name, "has subrequests, but the DRAPrioritizedList feature is disabled")
         if alternatives:
-            requests = [self._parse_alternative(each.get("name", ""), name, each) for each in alternatives]
+            requests = [self._parse_alternative(option.get("name", ""), name, option) for option in alternatives]
             return RequestGroup(name, requests, prioritized=True)
         if exactly is None:
             raise self._error(name, "has neither exactly nor firstAvailable (unsupported request type?)")
@@ -235,17 +235,17 @@ class _ClaimParser:
         return CapacityRequest(amounts, CapacityArithmetic.of(self.features), f"claim {self.claim}, request {request}")
 
     def _derived_attributes(self, request: str, derived: Sequence[JSON]) -> Iterator[tuple[str, DerivedAttribute]]:
-        for each in derived:
-            where = f"claim {self.claim}, request {request}: derived attribute {each['name']}"
-            yield each["name"], DerivedAttribute(each["expression"], self.features.cel, where)
+        for attribute in derived:
+            where = f"claim {self.claim}, request {request}: derived attribute {attribute['name']}"
+            yield attribute["name"], DerivedAttribute(attribute["expression"], self.features.cel, where)
 
     @staticmethod
     def _selector_expressions(selectors: Sequence[JSON] | None, where: str) -> list[str]:
-        found: list[str] = []
-        for index, each in enumerate(selectors or []):
-            selector = each.get("cel")
+        expressions: list[str] = []
+        for index, raw in enumerate(selectors or []):
+            selector = raw.get("cel")
             if selector is None:
                 problem = "CEL expression empty (unsupported selector type?)"
                 raise AllocationError(f"{where}, selector #{index}: {problem}")
-            found.append(selector.get("expression", ""))
-        return found
+            expressions.append(selector.get("expression", ""))
+        return expressions

@@ -79,8 +79,8 @@ class CapacityRequest:
         try:
             return self._consumed[content]
         except KeyError:
-            found = self._consumed[content] = self._consume(content)
-            return found
+            consumed = self._consumed[content] = self._consume(content)
+            return consumed
 
     def _consume(self, content: DeviceContent) -> tuple[ConsumedCapacity, ...] | None:
         try:
@@ -91,7 +91,7 @@ class CapacityRequest:
     def fits_unused(self, content: DeviceContent) -> bool:
         """Return whether an unused device has the requested capacity."""
         needed = self.consumed_from(content)
-        return needed is not None and all(each.amount.nano <= each.available for each in needed)
+        return needed is not None and all(consumption.amount.nano <= consumption.available for consumption in needed)
 
     def raises_error_for(self, content: DeviceContent) -> bool:
         """Return whether asking a device for this capacity raises an error."""
@@ -118,10 +118,10 @@ def consumed_capacities(
     if requested and any(name not in capacity for name in requested):
         return None
     # All amounts are calculated before any policy is checked, so that an error does not depend on the order.
-    found = [_consumed_capacity(name, requested.get(name), each, arithmetic) for name, each in capacity.items()]
-    if any(violates_policy(each.amount, capacity[each.name].get("requestPolicy"), arithmetic) for each in found):
+    consumed = [_consumed_capacity(name, requested.get(name), entry, arithmetic) for name, entry in capacity.items()]
+    if any(violates_policy(item.amount, capacity[item.name].get("requestPolicy"), arithmetic) for item in consumed):
         return None
-    return tuple(found)
+    return tuple(consumed)
 
 
 def _consumed_capacity(
@@ -141,10 +141,10 @@ def consumed_amount(
 
     ValueError if the amount cannot be calculated or is negative.
     """
-    found = _amount_by_policy(requested, capacity, arithmetic)
-    if arithmetic.exact and found.nano < 0:
-        raise ValueError(f"{found.text} is negative")
-    return found
+    consumed = _amount_by_policy(requested, capacity, arithmetic)
+    if arithmetic.exact and consumed.nano < 0:
+        raise ValueError(f"{consumed.text} is negative")
+    return consumed
 
 
 def _amount_by_policy(
@@ -174,8 +174,8 @@ class _ValidRange:
         )
         self.minimum = minimum or parse_quantity(0)
         self.step, self.arithmetic = step, arithmetic
-        bounds = [each for each in (minimum, self.maximum, step) if each is not None]
-        in_thousandths = arithmetic.fractional and all(each.thousandths is not None for each in bounds)
+        bounds = [bound for bound in (minimum, self.maximum, step) if bound is not None]
+        in_thousandths = arithmetic.fractional and all(bound.thousandths is not None for bound in bounds)
         if step is not None and step.nano < NANOS_PER_MILLI:
             in_thousandths = False
         self.unit = NANOS_PER_MILLI if in_thousandths else NANOS_PER_UNIT

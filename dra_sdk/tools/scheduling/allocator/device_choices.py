@@ -85,7 +85,7 @@ class DeviceChoices:
         self.counters = SharedCounters(allocated)
         self.groups = CompatibilityGroups(allocated) if features.compatibility_groups else None
         self.constraints: list[list[Constraint]] = [
-            [make_constraint(each, features) for each in parsed.constraints] for parsed in parsed_claims
+            [make_constraint(constraint, features) for constraint in parsed.constraints] for parsed in parsed_claims
         ]
         #: How many devices were examined and tried so far: the cost of a search in addition to its steps.
         self.examined = self.tried = 0
@@ -100,13 +100,13 @@ class DeviceChoices:
         if self._has_derived_attributes[claim]:
             return True
         listed = self.constraints[claim]
-        if any(each.forgets_on_removal for each in listed[:-1]):
+        if any(constraint.forgets_on_removal for constraint in listed[:-1]):
             return True
-        return any(each.depends_on_removed for each in listed) and not self._all_scalar
+        return any(constraint.depends_on_removed for constraint in listed) and not self._all_scalar
 
     def excluded(self, claim: int, request: Request, device: PoolDevice) -> bool:
         """Return whether a constraint rejects a device now and after any other choices for the claim."""
-        return any(each.excludes(request, device) for each in self.constraints[claim])
+        return any(constraint.excludes(request, device) for constraint in self.constraints[claim])
 
     def in_use(self, device: DeviceId, request: Request, claim: int) -> bool:
         """Return whether a device is taken: by any claim, or for admin access by the same claim."""

@@ -107,12 +107,12 @@ class ContentCache:
     def shape(self, pool_slice: PoolSlice) -> SliceShape:
         """Return the shape of a slice."""
         devices, sets = pool_slice.raw_devices, pool_slice.spec.get("sharedCounters")
-        key = (id(sets), *((each["name"], id(each.get("consumesCounters"))) for each in devices))
-        binding = any(each.get("bindingConditions") for each in devices)
+        key = (id(sets), *((device["name"], id(device.get("consumesCounters"))) for device in devices))
+        binding = any(device.get("bindingConditions") for device in devices)
         found = self._shapes.get((binding, key))
         if found is None:
             found = self._shapes[binding, key] = SliceShape.of(pool_slice, self, has_binding_conditions=binding)
-            self._kept += (sets, *(each.get("consumesCounters") for each in devices))
+            self._kept += (sets, *(device.get("consumesCounters") for device in devices))
         return found
 
     def __len__(self) -> int:
@@ -141,14 +141,14 @@ class SliceShape:
     @classmethod
     def of(cls, pool_slice: PoolSlice, contents: ContentCache, *, has_binding_conditions: bool) -> SliceShape:
         """Return the shape of a slice that is the first of its kind."""
-        names = [str(each["name"]) for each in pool_slice.raw_devices]
-        sets = [str(each["name"]) for each in pool_slice.spec.get("sharedCounters") or ()]
-        consumptions = [each for raw in pool_slice.raw_devices for each in raw.get("consumesCounters") or ()]
+        names = [str(device["name"]) for device in pool_slice.raw_devices]
+        sets = [str(counter_set["name"]) for counter_set in pool_slice.spec.get("sharedCounters") or ()]
+        consumptions = [counter for raw in pool_slice.raw_devices for counter in raw.get("consumesCounters") or ()]
         return cls(
             frozenset(names) if len(set(names)) == len(names) else None,
             frozenset(sets) if len(set(sets)) == len(sets) else None,
             _counters_of(pool_slice),
-            frozenset(str(each["counterSet"]) for each in consumptions),
+            frozenset(str(counter["counterSet"]) for counter in consumptions),
             _all_consumed(pool_slice, contents),
             has_binding_conditions,
         )
@@ -228,13 +228,13 @@ class PoolDevice:
 
 
 def _consumed_counters(raw: JSON, device_id: DeviceId) -> ConsumedCounters:
-    found: list[tuple[CounterId, int]] = []
+    consumed: list[tuple[CounterId, int]] = []
     for consumption in raw["consumesCounters"] or []:
         for name, counter in (consumption.get("counters") or {}).items():
-            found.append(
+            consumed.append(
                 ((consumption["counterSet"], name), parse_nanos(counter, f"device {device_id}, counter {name}"))
             )
-    return tuple(found)
+    return tuple(consumed)
 
 
 def parse_nanos(counter: Mapping[str, Any], where: str) -> int:
@@ -300,8 +300,8 @@ class PoolSlice:
     @cached_property
     def has_compatibility_groups(self) -> bool:
         """Whether any device declares compatibility groups."""
-        consumed = (each for device in self.raw_devices for each in device.get("consumesCounters") or ())
-        return any(each.get("compatibilityGroups") for each in consumed)
+        consumed = (consumption for device in self.raw_devices for consumption in device.get("consumesCounters") or ())
+        return any(consumption.get("compatibilityGroups") for consumption in consumed)
 
     @cached_property
     def shape(self) -> SliceShape:
@@ -313,6 +313,6 @@ class PoolSlice:
         """The devices, in order."""
         driver, pool = self.pool
         return tuple(
-            PoolDevice(each, self.json, DeviceId(driver, pool, each["name"]), self._contents)
-            for each in self.raw_devices
+            PoolDevice(device, self.json, DeviceId(driver, pool, device["name"]), self._contents)
+            for device in self.raw_devices
         )

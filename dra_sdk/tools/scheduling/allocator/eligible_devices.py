@@ -81,13 +81,13 @@ class ClaimNeeds:
         """
         if not self.all_mode_requests:
             return self._exact_counts
-        found = dict(self._exact_counts)
+        needs = dict(self._exact_counts)
         for request in self.all_mode_requests:
-            need = found[request] = self._make_need(request)
+            need = needs[request] = self._make_need(request)
             need.all_devices = list(_matching_devices(need, devices, choices))
             need.count = len(need.all_devices)
-        self._check_total(found)
-        return found
+        self._check_total(needs)
+        return needs
 
     def _check_total(self, needs: Mapping[Request, RequestNeed]) -> None:
         total = sum(min(needs[request].count for request in group.alternatives) for group in self.parsed_claim.groups)
@@ -127,10 +127,10 @@ class EligibleDevices:
     def has_at_least(self, count: int) -> bool:
         """Return whether there are at least `count` devices; searches no further than that."""
         while len(self._found) < count:
-            found = next(self._more, None)
-            if found is None:
+            candidate = next(self._more, None)
+            if candidate is None:
                 return False
-            self._found.append(found)
+            self._found.append(candidate)
         return True
 
 
@@ -172,7 +172,7 @@ def has_too_few_devices(need: RequestNeed, candidates: Sequence[Candidate], unav
 def count_selected(need: RequestNeed, candidates: Sequence[Candidate], unavailable: Collection[DeviceId]) -> int | None:
     """Return how many available devices a request selects; None if a selector or the capacity may raise an error."""
     try:
-        found = [each for each in candidates if each.id not in unavailable and need.is_selected(each)]
+        selected = [device for device in candidates if device.id not in unavailable and need.is_selected(device)]
     except SelectorError:
         return None
-    return None if any(map(need.has_capacity_error, found)) else len(found)
+    return None if any(map(need.has_capacity_error, selected)) else len(selected)

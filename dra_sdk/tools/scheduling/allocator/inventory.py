@@ -52,13 +52,13 @@ class NodeDevices:
     def of(cls, pools: Iterable[Pool]) -> NodeDevices:
         """Sort these pools and collect their devices."""
         ordered = sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
-        candidates = [each for pool in ordered for each in pool.candidates]
+        candidates = [candidate for pool in ordered for candidate in pool.candidates]
         return cls(ordered, candidates, {pool.name: pool.invalid for pool in ordered if pool.invalid})
 
     @cached_property
     def all_scalar(self) -> bool:
         """Whether all attributes of all devices are single values."""
-        return all(each.content.all_scalar for each in self.candidates)
+        return all(candidate.content.all_scalar for candidate in self.candidates)
 
 
 class Inventory:
@@ -81,9 +81,9 @@ class Inventory:
         self._slices_by_pool: dict[PoolId, list[PoolSlice]] = {}
         self._index = _SliceIndex(features)
         self._order = _local_devices_first if features.counter_sets_everywhere else _local_first
-        for each in self.slices:
-            self._slices_by_pool.setdefault(each.pool, []).append(each)
-            self._index.add(each)
+        for pool_slice in self.slices:
+            self._slices_by_pool.setdefault(pool_slice.pool, []).append(pool_slice)
+            self._index.add(pool_slice)
         self._known: dict[Any, NodeDevices] = {}
 
     def node_devices(self, node: JSON) -> NodeDevices:
@@ -100,13 +100,13 @@ class Inventory:
         if not own_slices:
             return self._shared_devices
         touched: dict[PoolId, list[PoolSlice]] = {}
-        for each in own_slices:
-            touched.setdefault(each.pool, []).append(each)
-        found = [pool for pool in self._shared_devices.pools if pool.id not in touched]
+        for pool_slice in own_slices:
+            touched.setdefault(pool_slice.pool, []).append(pool_slice)
+        pools = [pool for pool in self._shared_devices.pools if pool.id not in touched]
         for pool_id, slices in touched.items():
             node_slices = sorted({*slices, *self._index.for_all_nodes.get(pool_id, ())}, key=self._order)
-            found += self._gather_pools(node_slices, node)
-        return NodeDevices.of(found)
+            pools += self._gather_pools(node_slices, node)
+        return NodeDevices.of(pools)
 
     def _gather_pools(self, node_slices: Sequence[PoolSlice], node: JSON | None) -> list[Pool]:
         all_slices = self._slices_by_pool[node_slices[0].pool]
@@ -120,8 +120,8 @@ class Inventory:
         matter if their pool is incomplete or invalid.
         """
         common = (sorted(slices, key=self._order) for slices in self._index.for_all_nodes.values())
-        found = (pool for slices in common for pool in self._gather_pools(slices, None))
-        return NodeDevices.of(pool for pool in found if pool.has_candidates or pool.incomplete or pool.invalid)
+        pools = (pool for slices in common for pool in self._gather_pools(slices, None))
+        return NodeDevices.of(pool for pool in pools if pool.has_candidates or pool.incomplete or pool.invalid)
 
     @cached_property
     def problems(self) -> Sequence[PoolProblem]:
@@ -130,12 +130,12 @@ class Inventory:
 
     def _pool_problems(self, pool_id: PoolId) -> Iterable[PoolProblem]:
         all_slices = self._slices_by_pool[pool_id]
-        newest = max(each.generation for each in all_slices)
-        for each in all_slices:
-            if each.generation < newest:
-                reason = f"slice {each.name} is of generation {each.generation}, the newest is {newest}"
+        newest = max(pool_slice.generation for pool_slice in all_slices)
+        for pool_slice in all_slices:
+            if pool_slice.generation < newest:
+                reason = f"slice {pool_slice.name} is of generation {pool_slice.generation}, the newest is {newest}"
                 yield PoolProblem(*pool_id, "obsolete", reason)
-        usable = [each for each in all_slices if not is_ignored_slice(each, self.features)]
+        usable = [pool_slice for pool_slice in all_slices if not is_ignored_slice(pool_slice, self.features)]
         for pool in self._gather_pools(usable, None) if usable else ():
             if pool.incomplete:
                 yield PoolProblem(*pool_id, "incomplete", pool.incomplete)
@@ -207,8 +207,8 @@ class _SliceIndex:
 
     def slices_for(self, node: JSON) -> list[PoolSlice]:
         """Return the slices that apply to this node but not to every node."""
-        found = [*self._by_node.get(node_name(node), ()), *self._mixed]
+        usable = [*self._by_node.get(node_name(node), ()), *self._mixed]
         for selector, slices in self._by_selector.values():
             if matches_node_selector(selector, node):
-                found += slices
-        return found
+                usable += slices
+        return usable

@@ -65,9 +65,9 @@ def named_nodes(selector: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _name_in_term(term: Mapping[str, Any]) -> str | None:
-    for each in term.get("matchFields") or []:
-        if each.get("key") == "metadata.name" and each.get("operator") == "In":
-            return str(each["values"][0]) or None  # a node without a name matches every field
+    for field in term.get("matchFields") or []:
+        if field.get("key") == "metadata.name" and field.get("operator") == "In":
+            return str(field["values"][0]) or None  # a node without a name matches every field
     return None
 
 
@@ -89,8 +89,8 @@ def _all_requirements(term: Mapping[str, Any]) -> list[SelectorRequirement]:
 def _term_matches(term: Mapping[str, Any], node: JSON) -> bool:
     labels, name = node_labels(node), node_name(node)
     fields = {"metadata.name": name}
-    return all(_label_matches(each, labels) for each in term.get("matchExpressions") or []) and (
-        not name or all(_field_matches(each, fields) for each in term.get("matchFields") or [])
+    return all(_label_matches(expression, labels) for expression in term.get("matchExpressions") or []) and (
+        not name or all(_field_matches(field, fields) for field in term.get("matchFields") or [])
     )
 
 

@@ -73,7 +73,7 @@ class Pool:
     @property
     def has_candidates(self) -> bool:
         """Whether there is any device to choose from."""
-        return any(each.raw_devices for each in self.slices)
+        return any(pool_slice.raw_devices for pool_slice in self.slices)
 
     @cached_property
     def candidates(self) -> Sequence[Candidate]:
@@ -83,17 +83,18 @@ class Pool:
             Candidate(
                 device,
                 self,
-                on_node=node is None or not each.per_device_node_selection or selects_node(device.json, node),
+                on_node=node is None or not pool_slice.per_device_node_selection or selects_node(device.json, node),
             )
-            for each in self.slices
-            for device in each.devices
+            for pool_slice in self.slices
+            for device in pool_slice.devices
         )
 
     @cached_property
     def counter_consumers(self) -> Sequence[PoolDevice]:
         """Every device of the pool that consumes counters, on any node."""
-        elsewhere = (device for each in self.slices_elsewhere for device in each.devices)
-        return [each for each in (*(each.device for each in self.candidates), *elsewhere) if each.counters]
+        elsewhere = (device for pool_slice in self.slices_elsewhere for device in pool_slice.devices)
+        own = (candidate.device for candidate in self.candidates)
+        return [device for device in (*own, *elsewhere) if device.counters]
 
 
 class PoolValidationError(Exception):
@@ -117,18 +118,18 @@ def gather_pools(
     `node_slices` are the slices of the pool that apply to the node, `all_slices` those of the whole cluster. Without a
     node, devices of all nodes are included. In 1.34 each slice of a pool with counters is returned as a pool.
     """
-    generation = max(each.generation for each in node_slices)
-    current = [each for each in node_slices if each.generation == generation]
+    generation = max(pool_slice.generation for pool_slice in node_slices)
+    current = [pool_slice for pool_slice in node_slices if pool_slice.generation == generation]
     pool_id, expected = current[0].pool, current[0].count
     complete: Sequence[PoolSlice] = current
     if len(current) != expected:
-        if any(each.generation > generation for each in all_slices):
+        if any(pool_slice.generation > generation for pool_slice in all_slices):
             return []
-        present = [each for each in all_slices if each.generation == generation]
-        complete = [each for each in present if not is_ignored_slice(each, features)]
+        present = [pool_slice for pool_slice in all_slices if pool_slice.generation == generation]
+        complete = [pool_slice for pool_slice in present if not is_ignored_slice(pool_slice, features)]
         if len(complete) != expected:
             return [Pool(pool_id, incomplete=_incomplete_reason(complete, present, expected))]
-    current.sort(key=lambda each: each.name)
+    current.sort(key=lambda pool_slice: pool_slice.name)
     try:
         if not features.partitionable_devices:
             return [_pool_without_counters(pool_id, current, node)]
@@ -141,11 +142,11 @@ def gather_pools(
 
 
 def _incomplete_reason(complete: Sequence[PoolSlice], present: Sequence[PoolSlice], expected: int) -> str:
-    found = f"{len(complete)} of {expected} slices of generation {present[0].generation} exist"
+    reason = f"{len(complete)} of {expected} slices of generation {present[0].generation} exist"
     if len(complete) == len(present):
-        return found
+        return reason
     ignored = "those with compatibilityGroups are ignored while the feature DRADeviceCompatibilityGroups is off"
-    return f"{found}, {ignored}"
+    return f"{reason}, {ignored}"
 
 
 def _pool_without_counters(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Pool:
@@ -156,11 +157,12 @@ def _pool_without_counters(pool_id: PoolId, current: Sequence[PoolSlice], node: 
 def _pools_per_slice(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Iterator[Pool]:
     """Yield each slice as a pool with counter sets and devices of its own, as in 1.34."""
     check_device_names(current)
-    has_binding_conditions = any(each.shape.has_binding_conditions for each in current)
-    for each in current:
-        counters = collect_counters([each])
-        check_consumed_counters([each], counters)
-        pool = _with_slices(Pool(pool_id, counters=counters, counters_key=(*pool_id, each.name)), [each], node)
+    has_binding_conditions = any(pool_slice.shape.has_binding_conditions for pool_slice in current)
+    for pool_slice in current:
+        counters = collect_counters([pool_slice])
+        check_consumed_counters([pool_slice], counters)
+        pool = Pool(pool_id, counters=counters, counters_key=(*pool_id, pool_slice.name))
+        pool = _with_slices(pool, [pool_slice], node)
         pool.has_binding_conditions = has_binding_conditions
         yield pool
 
@@ -168,12 +170,12 @@ def _pools_per_slice(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON |
 def _pool_with_counters(
     pool: Pool, current: Sequence[PoolSlice], complete: Sequence[PoolSlice], node: JSON | None
 ) -> Pool:
-    with_devices = [each for each in current if not each.has_counter_sets]
+    with_devices = [pool_slice for pool_slice in current if not pool_slice.has_counter_sets]
     check_device_names(with_devices)
-    pool.counters = collect_counters([each for each in complete if each.has_counter_sets])
+    pool.counters = collect_counters([pool_slice for pool_slice in complete if pool_slice.has_counter_sets])
     check_consumed_counters(with_devices, pool.counters)
-    seen = {each.name for each in current}
-    others = [each for each in complete if each.name not in seen and not each.has_counter_sets]
+    seen = {pool_slice.name for pool_slice in current}
+    others = [pool_slice for pool_slice in complete if pool_slice.name not in seen and not pool_slice.has_counter_sets]
     check_consumed_counters(others, pool.counters)
     pool.slices_elsewhere = others
     _read_invalid_amounts(others)
@@ -183,26 +185,27 @@ def _pool_with_counters(
 def _with_slices(pool: Pool, slices: Sequence[PoolSlice], node: JSON | None) -> Pool:
     """Set the slices with candidates. The candidates are made when they are needed, except where that is an error."""
     pool.slices, pool.node = slices, node
-    pool.has_binding_conditions = any(each.shape.has_binding_conditions for each in slices)
+    pool.has_binding_conditions = any(pool_slice.shape.has_binding_conditions for pool_slice in slices)
     _read_invalid_amounts(slices)
     return pool
 
 
 def _read_invalid_amounts(slices: Iterable[PoolSlice]) -> None:
     """Raise AllocationError for the first device that consumes an invalid amount of a counter."""
-    for each in slices:
-        if each.shape.consumed is None:
-            _ = each.devices
+    for pool_slice in slices:
+        if pool_slice.shape.consumed is None:
+            _ = pool_slice.devices
 
 
 def check_device_names(slices: Sequence[PoolSlice]) -> None:
     """Raise PoolValidationError if two devices have the same name."""
-    names = [each.shape.names for each in slices]
-    if len(frozenset[str]().union(*(each or () for each in names))) == sum(len(each.raw_devices) for each in slices):
+    names = [pool_slice.shape.names for pool_slice in slices]
+    count = sum(len(pool_slice.raw_devices) for pool_slice in slices)
+    if len(frozenset[str]().union(*(slice_names or () for slice_names in names))) == count:
         return
     seen: set[str] = set()
-    for each in slices:
-        for device in each.raw_devices:
+    for pool_slice in slices:
+        for device in pool_slice.raw_devices:
             if device["name"] in seen:
                 raise PoolValidationError(f"duplicate device name {device['name']}")
             seen.add(device["name"])
@@ -212,27 +215,28 @@ def collect_counters(slices: Sequence[PoolSlice]) -> Mapping[CounterId, int]:
     """Return all counters of these slices in billionths; PoolValidationError if two sets have the same name."""
     if len(slices) == 1 and slices[0].shape.counter_sets is not None and slices[0].shape.counters is not None:
         return slices[0].shape.counters
-    found: dict[CounterId, int] = {}
+    amounts: dict[CounterId, int] = {}
     sets: set[str] = set()
-    for each in slices:
-        for counter_set in each.spec.get("sharedCounters") or []:
+    for pool_slice in slices:
+        for counter_set in pool_slice.spec.get("sharedCounters") or []:
             name = counter_set["name"]
             if name in sets:
                 raise PoolValidationError(f"duplicate counter set name {name}")
             sets.add(name)
             for counter, value in (counter_set.get("counters") or {}).items():
-                found[name, counter] = parse_nanos(value, f"slice {each.name}, counter set {name}, counter {counter}")
-    return found
+                where = f"slice {pool_slice.name}, counter set {name}, counter {counter}"
+                amounts[name, counter] = parse_nanos(value, where)
+    return amounts
 
 
 def check_consumed_counters(slices: Iterable[PoolSlice], counters: Mapping[CounterId, int]) -> None:
     """Raise PoolValidationError if a device consumes a counter that its pool does not have."""
     sets = {name for name, _ in counters}
-    for each in slices:
-        consumed = each.shape.consumed
-        if consumed is not None and each.shape.consumed_sets <= sets and consumed <= counters.keys():
+    for pool_slice in slices:
+        consumed = pool_slice.shape.consumed
+        if consumed is not None and pool_slice.shape.consumed_sets <= sets and consumed <= counters.keys():
             continue
-        for device in each.raw_devices:
+        for device in pool_slice.raw_devices:
             for consumption in device.get("consumesCounters") or []:
                 name = consumption["counterSet"]
                 if name not in sets:

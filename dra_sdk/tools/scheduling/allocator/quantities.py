@@ -36,8 +36,8 @@ class NanoQuantity(NamedTuple):
     @property
     def thousandths(self) -> int | None:
         """The value in thousandths; None if it is not a whole number of them, or exceeds int64."""
-        found, rest = divmod(self.nano, NANOS_PER_MILLI)
-        return None if rest or abs(found) > MAX_INT64 else found
+        amount, rest = divmod(self.nano, NANOS_PER_MILLI)
+        return None if rest or abs(amount) > MAX_INT64 else amount
 
     @property
     def has_binary_suffix(self) -> bool:

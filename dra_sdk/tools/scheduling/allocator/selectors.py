@@ -57,13 +57,13 @@ def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
     if isinstance(node, Comprehension):
         yield from _referenced_fields(node.items, bindings)
         bindings = {**bindings, **dict.fromkeys((node.variable, node.variable2, node.accumulator))}
-        for each in node.children()[1:]:
-            yield from _referenced_fields(each, bindings)
+        for child in node.children()[1:]:
+            yield from _referenced_fields(child, bindings)
         return
     path = _field_path(node, bindings)
     if path is None:
-        for each in node.children():
-            yield from _referenced_fields(each, bindings)
+        for child in node.children():
+            yield from _referenced_fields(child, bindings)
     elif len(path) >= _FIELD_DEPTH:
         yield path[0], path[1], path[2]
     elif path not in _ALWAYS_EQUAL:

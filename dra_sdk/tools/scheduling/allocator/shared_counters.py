@@ -116,13 +116,13 @@ class CompatibilityGroups:
         self._placed[pool.id] = before
 
     def _groups_of(self, pool: Pool) -> GroupsByCounterSet:
-        found = self._placed.get(pool.id)
-        if found is None:
-            found = {}
+        groups = self._placed.get(pool.id)
+        if groups is None:
+            groups = {}
             for device in pool.counter_consumers:
-                found = _with_device(found, device) if self._allocated.is_in_use(device.id) else found
-            self._placed[pool.id] = found
-        return found
+                groups = _with_device(groups, device) if self._allocated.is_in_use(device.id) else groups
+            self._placed[pool.id] = groups
+        return groups
 
 
 def _with_device(placed: GroupsByCounterSet, device: PoolDevice) -> GroupsByCounterSet:
@@ -134,8 +134,8 @@ def _with_device(placed: GroupsByCounterSet, device: PoolDevice) -> GroupsByCoun
 
 def declared_groups(device: PoolDevice) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the counter sets of a device, each with the groups that it declares for it."""
-    for each in device.json.get("consumesCounters") or ():
-        yield each["counterSet"], frozenset(each.get("compatibilityGroups") or ())
+    for consumption in device.json.get("consumesCounters") or ():
+        yield consumption["counterSet"], frozenset(consumption.get("compatibilityGroups") or ())
 
 
 def is_compatible(groups: frozenset[str], common: CommonGroups) -> bool:
