@@ -30,14 +30,14 @@ _COLLECTIONS: Final[Mapping[str, tuple[type[Any], str]]] = {"[": (list, "a list"
 
 @cache
 def _table() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files(__package__) / "builtin_types.json").read_text(encoding="utf-8"))
-    return found
+    table: dict[str, Any] = json.loads((files(__package__) / "builtin_types.json").read_text(encoding="utf-8"))
+    return table
 
 
 def builtin_kinds() -> Mapping[str, list[str]]:
-    """The kinds of each API version that Kubernetes itself has."""
-    found: Mapping[str, list[str]] = _table()["kinds"]
-    return found
+    """Return the kinds of each API version that Kubernetes itself has."""
+    kinds: Mapping[str, list[str]] = _table()["kinds"]
+    return kinds
 
 
 def kind_problems(api_version: object, kind: object) -> Iterator[Problem]:
@@ -50,7 +50,7 @@ def kind_problems(api_version: object, kind: object) -> Iterator[Problem]:
     if not isinstance(kind, str) or not kind:
         yield required("kind", "must be set; without it this is no object of Kubernetes")
         return
-    homes = [each for each, names in kinds.items() if kind in names]
+    homes = [group_version for group_version, names in kinds.items() if kind in names]
     if not version:
         hint = f"must be {' or '.join(homes)}" if homes else "must be set"
         yield required("apiVersion", hint + ("" if homes else did_you_mean(kind, _kind_names())))
@@ -114,11 +114,11 @@ def _object_problems(type_name: str, value: Any, profile: ServerProfile, path: s
 
 
 def _similar_field(name: str, fields: Mapping[str, str]) -> str:
-    """A field of the object that is like the name, or one of an object in it that has the name."""
-    if found := did_you_mean(name, fields):
-        return found
+    """Return a field of the object that is like the name, or one of an object in it that has the name."""
+    if similar := did_you_mean(name, fields):
+        return similar
     types = _table()["types"]
-    inner = next((field for field, each in fields.items() if name in types.get(each, ())), None)
+    inner = next((field for field, kind in fields.items() if name in types.get(kind, ())), None)
     return f"; did you mean {inner}.{name}?" if inner else ""
 
 

@@ -38,7 +38,7 @@ def is_owned_by(claim: JSON, pod: Pod) -> bool:
 
 def owner_uids(claim: JSON) -> set[Any]:
     """Return the UIDs of the pods or others for which the claim was made."""
-    return {each.get("uid") for each in claim["metadata"].get("ownerReferences") or () if each.get("controller")}
+    return {owner.get("uid") for owner in claim["metadata"].get("ownerReferences") or () if owner.get("controller")}
 
 
 def claim_allocation(claim: JSON) -> JSON | None:
@@ -160,7 +160,7 @@ def without_consumers(claim: JSON, uids: Iterable[str]) -> JSON:
     """Return the claim without these consumers, and deallocated if they were the last ones."""
     removed = set(uids)
     before = claim_consumers(claim)
-    kept = [each for each in before if each.get("uid") not in removed]
+    kept = [consumer for consumer in before if consumer.get("uid") not in removed]
     if len(kept) == len(before):
         return claim
     return with_status(claim, reservedFor=kept) if kept else deallocated(claim)
@@ -169,7 +169,7 @@ def without_consumers(claim: JSON, uids: Iterable[str]) -> JSON:
 def deallocated(claim: JSON) -> JSON:
     """Return the claim as it was before it was allocated."""
     metadata = dict(claim["metadata"])
-    if kept := [each for each in metadata.pop("finalizers", ()) if each != FINALIZER]:
+    if kept := [finalizer for finalizer in metadata.pop("finalizers", ()) if finalizer != FINALIZER]:
         metadata["finalizers"] = kept
     return with_status(claim | {"metadata": metadata}, allocation=None, reservedFor=None, devices=None)
 
@@ -177,20 +177,20 @@ def deallocated(claim: JSON) -> JSON:
 def with_recreated_pods(snapshot: Snapshot, pods: Iterable[Pod]) -> Snapshot:
     """Return the snapshot as if these pods had been deleted and created again, as by a Deployment or Job.
 
-    Claims that were made for them are removed, and claims that nobody else uses are deallocated.
+    Claims that were made for them are removed, and claims that no other pod uses are deallocated.
     """
     removed = {pod.metadata.uid: pod for pod in pods}
     if not removed:
         return snapshot
-    claims = [without_consumers(each, removed) for each in snapshot.claims if not owner_uids(each) & removed.keys()]
-    new = [_recreated(each) if each["metadata"]["uid"] in removed else each for each in snapshot.pods]
+    claims = [without_consumers(claim, removed) for claim in snapshot.claims if not owner_uids(claim) & removed.keys()]
+    new = [_recreated(pod) if pod["metadata"]["uid"] in removed else pod for pod in snapshot.pods]
     return replace(snapshot, claims=tuple(claims), pods=tuple(new))
 
 
 def without_hypothetical_allocations(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> Snapshot:
     """Return the snapshot with these claims, which no pod uses, deallocated."""
     removed = set(keys)
-    claims = tuple(deallocated(each) if object_key(each) in removed else each for each in snapshot.claims)
+    claims = tuple(deallocated(claim) if object_key(claim) in removed else claim for claim in snapshot.claims)
     kept = {key: node for key, node in snapshot.hypothetical.items() if key not in removed}
     return replace(snapshot, claims=claims, hypothetical=kept)
 

@@ -52,7 +52,7 @@ class ClusterState:
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
-        self.free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
+        self.free_resources = FreeResources(Node.model_validate(node) for node in snapshot.nodes)
         self._running: dict[str, dict[ObjectKey, RunningPod]] = {}
 
     def snapshot(self) -> Snapshot:
@@ -75,13 +75,13 @@ class ClusterState:
     def evict(self, keys: Iterable[ObjectKey]) -> list[Pod]:
         """Remove pods from their nodes, as if deleted and created again; return them as they wait now.
 
-        Claims that were made for them are made again, and claims that nobody else uses are deallocated.
+        Claims that were made for them are made again, and claims that no other pod uses are deallocated.
         """
         removed = list(dict.fromkeys(keys))
         for pods in self._running.values():
-            for key in [each for each in removed if each in pods]:
-                gone = pods.pop(key)
-                self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], gone.requests)
+            for key in [key for key in removed if key in pods]:
+                freed = pods.pop(key)
+                self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], freed.requests)
         before = self.snapshot()
         after = with_generated_claims(with_recreated_pods(before, (pod_of(self.pods[key]) for key in removed)))
         for key, claim in self.claims.items():
@@ -97,7 +97,7 @@ class ClusterState:
         for name, claim in {**requirements.allocated_claims, **fit.claims}.items():
             self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
-        requests = {name: each for name, each in requirements.requests.items() if name not in as_devices}
+        requests = {name: amount for name, amount in requirements.requests.items() if name not in as_devices}
         self._run(fit.node, RunningPod(requirements.pod, requests))
         pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
         if EXTENDED_RESOURCES in fit.claims:
@@ -119,7 +119,7 @@ class ClusterState:
         """
         count = 0
         for claim in (requirements.allocated_claims[name] for name in names):
-            if all(each.get("uid") == requirements.pod.metadata.uid for each in claim_consumers(claim)):
+            if all(consumer.get("uid") == requirements.pod.metadata.uid for consumer in claim_consumers(claim)):
                 self.allocated.remove(claim)
                 self.claims[object_key(claim)] = deallocated(claim)
                 self.hypothetical.pop(object_key(claim), None)

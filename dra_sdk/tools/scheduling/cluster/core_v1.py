@@ -198,7 +198,7 @@ _known_specs: dict[str, PodSpec] = {}
 def pod_of(obj: JSON) -> Pod:
     """Return a pod of the API as its model.
 
-    Pods whose specs are equal share the models in them, so nobody may change these.
+    Pods whose specs are equal share the models in them, which must therefore not be changed.
     """
     spec = obj.get("spec")
     try:
@@ -266,10 +266,10 @@ def validate_core_object(value: TopLevel) -> list[Problem]:
     """Return what is invalid in a pod, node or namespace: its names, and the fields that are read here."""
     name, namespace = value.metadata.name, value.metadata.namespace
     valid = dns_label if isinstance(value, Namespace) else dns_subdomain
-    found = list(valid(name, "metadata.name")) if name else [required("metadata.name")]
+    problems = list(valid(name, "metadata.name")) if name else [required("metadata.name")]
     if isinstance(value, Pod):
-        found += [*(dns_label(namespace, "metadata.namespace") if namespace else ()), *validate_pod(value)]
-    return found + list(_taint_problems(value)) if isinstance(value, Node) else found
+        problems += [*(dns_label(namespace, "metadata.namespace") if namespace else ()), *validate_pod(value)]
+    return problems + list(_taint_problems(value)) if isinstance(value, Node) else problems
 
 
 def validate_pod(pod: Pod) -> list[Problem]:
@@ -278,13 +278,13 @@ def validate_pod(pod: Pod) -> list[Problem]:
 
 
 def _toleration_problems(pod: Pod) -> Iterator[Problem]:
-    for index, each in enumerate(pod.spec.tolerations):
+    for index, toleration in enumerate(pod.spec.tolerations):
         field = f"spec.tolerations[{index}]"
-        if each.operator and each.operator not in _OPERATORS:
-            yield not_supported(f"{field}.operator", each.operator, _OPERATORS)
-        if each.effect and each.effect not in _EFFECTS:
-            yield not_supported(f"{field}.effect", each.effect, _EFFECTS)
-        if not each.key and each.operator != "Exists":
+        if toleration.operator and toleration.operator not in _OPERATORS:
+            yield not_supported(f"{field}.operator", toleration.operator, _OPERATORS)
+        if toleration.effect and toleration.effect not in _EFFECTS:
+            yield not_supported(f"{field}.effect", toleration.effect, _EFFECTS)
+        if not toleration.key and toleration.operator != "Exists":
             yield invalid(f"{field}.operator", "must be Exists if there is no key")
 
 
@@ -295,11 +295,11 @@ def _affinity_problems(pod: Pod) -> Iterator[Problem]:
 
 
 def _taint_problems(node: Node) -> Iterator[Problem]:
-    for index, each in enumerate(node.spec.taints):
-        if not each.key:
+    for index, taint in enumerate(node.spec.taints):
+        if not taint.key:
             yield required(f"spec.taints[{index}].key")
-        if each.effect not in _EFFECTS:
-            yield not_supported(f"spec.taints[{index}].effect", each.effect, _EFFECTS)
+        if taint.effect not in _EFFECTS:
+            yield not_supported(f"spec.taints[{index}].effect", taint.effect, _EFFECTS)
 
 
 def _claim_problems(pod: Pod) -> Iterator[Problem]:

@@ -60,12 +60,12 @@ def find_evictions(snapshot: Snapshot) -> Evictions:
     evicted = {}
     for obj in snapshot.pods:
         pod = pod_of(obj)
-        if pod.spec.node_name and not is_finished(pod) and (found := _pod_eviction(pod, snapshot, taints)):
-            evicted[object_key(obj)] = found
+        if pod.spec.node_name and not is_finished(pod) and (eviction := _pod_eviction(pod, snapshot, taints)):
+            evicted[object_key(obj)] = eviction
     hypothetical = {}
     for key, node in snapshot.hypothetical.items():
-        if (claim := snapshot.claims_by_key.get(key)) and (found := _claim_eviction(claim, node, taints)):
-            hypothetical[key] = found
+        if (claim := snapshot.claims_by_key.get(key)) and (eviction := _claim_eviction(claim, node, taints)):
+            hypothetical[key] = eviction
     return Evictions(evicted, hypothetical)
 
 
@@ -86,31 +86,31 @@ class _NoExecuteTaints:
         for rule in self.rules:
             selector = rule["spec"].get("deviceSelector")
             wanted = ("driver", "pool", "device")
-            if selector is not None and all(selector.get(each) in {None, result[each]} for each in wanted):
+            if selector is not None and all(selector.get(part) in {None, result[part]} for part in wanted):
                 yield rule["spec"]["taint"]
 
 
 def _no_execute_taints(snapshot: Snapshot) -> _NoExecuteTaints:
-    found = _NoExecuteTaints()
+    taints = _NoExecuteTaints()
     if snapshot.profile.applies_taint_rules:
-        found.rules = [each for each in snapshot.rules if each["spec"]["taint"].get("effect") == _NO_EXECUTE]
+        taints.rules = [rule for rule in snapshot.rules if rule["spec"]["taint"].get("effect") == _NO_EXECUTE]
     for spec in _newest_specs(snapshot.slices):
         for device in spec.get("devices") or ():
             for taint in device.get("taints") or ():
                 if taint.get("effect") == _NO_EXECUTE:
-                    found.published[spec["driver"], spec["pool"]["name"], device["name"]].append(taint)
-    return found
+                    taints.published[spec["driver"], spec["pool"]["name"], device["name"]].append(taint)
+    return taints
 
 
 def _newest_specs(slices: Iterable[JSON]) -> list[JSON]:
     """Return the specs of the slices of each pool's newest generation."""
-    specs = [each["spec"] for each in slices]
+    specs = [raw_slice["spec"] for raw_slice in slices]
     highest: dict[tuple[str, str], int] = {}
     for spec in specs:
         pool = spec["driver"], spec["pool"]["name"]
         highest[pool] = max(highest.get(pool, 0), spec["pool"].get("generation", 0))
     return [
-        each for each in specs if each["pool"].get("generation", 0) == highest[each["driver"], each["pool"]["name"]]
+        spec for spec in specs if spec["pool"].get("generation", 0) == highest[spec["driver"], spec["pool"]["name"]]
     ]
 
 
@@ -119,7 +119,7 @@ def _pod_eviction(pod: Pod, snapshot: Snapshot, taints: _NoExecuteTaints) -> Evi
     return _soonest(
         _claim_eviction(claim, pod.spec.node_name, taints)
         for claim in claims
-        if claim is not None and any(each.get("uid") == pod.metadata.uid for each in claim_consumers(claim))
+        if claim is not None and any(consumer.get("uid") == pod.metadata.uid for consumer in claim_consumers(claim))
     )
 
 
@@ -130,17 +130,18 @@ def _claim_eviction(claim: JSON, node: str, taints: _NoExecuteTaints) -> Evictio
 
 
 def _taint_eviction(taint: JSON, result: JSON, node: str) -> Eviction | None:
-    tolerations = [each for each in result.get("tolerations") or () if _tolerates_no_execute(each, taint)]
-    if any(each.get("tolerationSeconds") is None for each in tolerations):
+    given = result.get("tolerations") or ()
+    tolerations = [toleration for toleration in given if _tolerates_no_execute(toleration, taint)]
+    if any(toleration.get("tolerationSeconds") is None for toleration in tolerations):
         return None
-    seconds = min((max(0, each["tolerationSeconds"]) for each in tolerations), default=0)
+    seconds = min((max(0, toleration["tolerationSeconds"]) for toleration in tolerations), default=0)
     name = f"{result['driver']}/{result['pool']}/{result['device']}"
     what = f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
     return Eviction(node, f"device {name} has taint {what}:{_NO_EXECUTE}", seconds)
 
 
 def _soonest(evictions: Iterable[Eviction | None]) -> Eviction | None:
-    return min((each for each in evictions if each is not None), key=lambda each: each.after_seconds, default=None)
+    return min(filter(None, evictions), key=lambda eviction: eviction.after_seconds, default=None)
 
 
 def _tolerates_no_execute(toleration: JSON, taint: JSON) -> bool:

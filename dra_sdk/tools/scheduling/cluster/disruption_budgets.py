@@ -52,7 +52,7 @@ class LabelSelector(PartialObject):
         if not (self.match_labels or self.match_expressions):
             return False
         equal = all(labels.get(key) == value for key, value in self.match_labels.items())
-        return equal and all(each.matches(labels) for each in self.match_expressions)
+        return equal and all(expression.matches(labels) for expression in self.match_expressions)
 
 
 class PodDisruptionBudgetSpec(PartialObject):
@@ -118,20 +118,20 @@ class DisruptionBudgets:
     """The budgets of a cluster while pods are evicted, and how many evictions each one still allows."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        budgets = [PodDisruptionBudget.model_validate(each) for each in snapshot.disruption_budgets]
-        pods = [pod_of(each) for each in snapshot.pods] if budgets else []
-        self._allowances = [_Allowance(each, each.allowed(pods)) for each in budgets]
+        budgets = [PodDisruptionBudget.model_validate(budget) for budget in snapshot.disruption_budgets]
+        pods = [pod_of(pod) for pod in snapshot.pods] if budgets else []
+        self._allowances = [_Allowance(budget, budget.allowed(pods)) for budget in budgets]
 
     def violating(self, pods: Sequence[Pod]) -> set[ObjectKey]:
         """Return which of these pods would violate a budget if they were evicted in this order."""
-        left = [each.left for each in self._allowances]
-        found = set()
+        left = [allowance.left for allowance in self._allowances]
+        keys = set()
         for pod in pods:
             for index in self._indexes_for(pod):
                 left[index] -= 1
                 if left[index] < 0:
-                    found.add((pod.metadata.namespace, pod.metadata.name))
-        return found
+                    keys.add((pod.metadata.namespace, pod.metadata.name))
+        return keys
 
     def evict(self, pods: Iterable[Pod]) -> None:
         """Count evictions: for each of these pods, its budgets allow one less."""
@@ -140,6 +140,6 @@ class DisruptionBudgets:
                 self._allowances[index].left -= 1
 
     def _indexes_for(self, pod: Pod) -> Iterator[int]:
-        for index, each in enumerate(self._allowances):
-            if pod.metadata.name not in each.budget.status.disrupted_pods and each.budget.selects(pod):
+        for index, allowance in enumerate(self._allowances):
+            if pod.metadata.name not in allowance.budget.status.disrupted_pods and allowance.budget.selects(pod):
                 yield index

@@ -43,7 +43,7 @@ class DrainWave:
     @property
     def unplaced(self) -> tuple[ObjectKey, ...]:
         """The pods, and claims without a pod, that have a node before the wave and none in it."""
-        return tuple(each.subject for each in self.changes if each.lost)
+        return tuple(change.subject for change in self.changes if change.lost)
 
     @property
     def fits(self) -> bool:
@@ -69,16 +69,16 @@ def drain_in_waves(start: SchedulingOutcome, waves: Sequence[Sequence[str]], upg
         for node in nodes:
             drained = drain(drained, node)
         after = schedule(upgrade(drained, nodes))
-        found = DrainWave(tuple(nodes), before, after, tuple(sorted(blocked)))
-        yield found
-        before = uncordoned(found)
+        wave = DrainWave(tuple(nodes), before, after, tuple(sorted(blocked)))
+        yield wave
+        before = uncordoned(wave)
 
 
 def uncordoned(wave: DrainWave) -> SchedulingOutcome:
     """Return the cluster after the nodes of a wave were uncordoned, with the pods that wait scheduled again."""
     before = wave.before.snapshot.nodes_by_name
     cordoned = {name for name in wave.nodes if not (before[name].get("spec") or {}).get("unschedulable")}
-    nodes = [_schedulable(each) for each in wave.after.snapshot.nodes if each["metadata"]["name"] in cordoned]
+    nodes = [_schedulable(node) for node in wave.after.snapshot.nodes if node["metadata"]["name"] in cordoned]
     return schedule(wave.after.snapshot.with_objects(nodes))
 
 

@@ -1,6 +1,6 @@
 """A plan of the fewest evictions that make room for a pod, whatever the priorities: for people, not for a scheduler.
 
-kube-scheduler evicts nobody for devices, see `preemption`. Here a pod's devices are free as soon as it is evicted. Pods
+kube-scheduler evicts no pod for devices, see `preemption`. Here a pod's devices are free as soon as it is evicted. Pods
 of DaemonSets and static pods stay. On each node, all others that use the node or devices that it can use are removed;
 if the pod fits then, they are taken back one by one, the most important first, as long as it fits. Then smaller sets
 are tried, until a set is found, none is left, or the number of trials is used up.
@@ -62,8 +62,8 @@ class PlannedEviction:
     def to_json(self) -> JSON:
         """Return it as JSON."""
         namespace, name = self.pod
-        found: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "owner": self.owner}
-        return found | {"devices": list(self.devices), "violatesDisruptionBudget": self.violates}
+        fields: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "owner": self.owner}
+        return fields | {"devices": list(self.devices), "violatesDisruptionBudget": self.violates}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class EvictionPlan:
     def to_json(self) -> JSON:
         """Return it as JSON."""
         namespace, name = self.pod
-        found: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "node": self.node}
-        found |= {"evictions": [each.to_json() for each in self.evictions], "fewest": self.fewest}
-        return found | {"trials": self.trials, "changes": [each.to_json() for each in self.changes]}
+        fields: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "node": self.node}
+        fields |= {"evictions": [eviction.to_json() for eviction in self.evictions], "fewest": self.fewest}
+        return fields | {"trials": self.trials, "changes": [change.to_json() for change in self.changes]}
 
 
 class NoRoomError(WhatIfError):
@@ -112,13 +112,13 @@ def plan_evictions(outcome: SchedulingOutcome, key: ObjectKey, max_trials: int =
         return EvictionPlan(key, pod.spec.effective_priority, placement.node, (), True, 0, ())
     snapshot = without_hypothetical_allocations(outcome.snapshot, outcome.snapshot.hypothetical)
     search = _PlanSearch.of(snapshot, key, max_trials)
-    found, fewest = search.find()
-    if found is None:
+    cheapest, fewest = search.find()
+    if cheapest is None:
         limit = "" if fewest else f" within {max_trials} trials"
         raise NoRoomError(f"no evictions make room for pod {display_name(key)}{limit}: {placement.reason}")
-    node, victims = found
-    budgets = DisruptionBudgets(snapshot).violating([each.pod for each in victims])
-    evictions = tuple(search.eviction(each, violates=pod_key(each.pod) in budgets) for each in victims)
+    node, victims = cheapest
+    budgets = DisruptionBudgets(snapshot).violating([victim.pod for victim in victims])
+    evictions = tuple(search.eviction(victim, violates=pod_key(victim.pod) in budgets) for victim in victims)
     after = schedule(search.carried_out(node, victims))
     changes = compare_outcomes(outcome, after)
     return EvictionPlan(key, pod.spec.effective_priority, node, evictions, fewest, search.trials, changes)
@@ -147,8 +147,8 @@ class _PlanSearch:
         state = ClusterState(snapshot)
         inventory = Inventory(snapshot.slices, features, snapshot.rules)
         allocator = Allocator(inventory, snapshot.classes_by_name, features, max_steps=_STEPS)
-        for each in snapshot.pods:
-            if (pod := pod_of(each)).spec.node_name and not is_finished(pod):
+        for obj in snapshot.pods:
+            if (pod := pod_of(obj)).spec.node_name and not is_finished(pod):
                 state.add_running_pod(pod)
         resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
         pod = pod_of(snapshot.pods_by_key[key])
@@ -157,7 +157,7 @@ class _PlanSearch:
         except (UnschedulableError, AllocationError) as error:
             raise NoRoomError(f"no evictions make room for pod {display_name(key)}: {error}") from error
         node_filter = NodeFilter(allocator, state.allocated, state.free_resources)
-        nodes = [(Node.model_validate(each), each) for each in snapshot.nodes]
+        nodes = [(Node.model_validate(obj), obj) for obj in snapshot.nodes]
         search = cls(state, requirements, node_filter, inventory, nodes, max_trials)
         search._index_holders()
         return search
@@ -190,24 +190,24 @@ class _PlanSearch:
         self, candidates: Sequence[tuple[NodePair, Victims]], size: int, best: Victims
     ) -> tuple[tuple[str, Victims] | None, bool]:
         """Return the least important set of a size that is better than the best one, and whether all were tried."""
-        found: tuple[str, Victims] | None = None
+        cheapest: tuple[str, Victims] | None = None
         for pair, evictable in candidates:
             for chosen in combinations(evictable, size):
-                if _cost(chosen) >= _cost(found[1] if found else best):
+                if _cost(chosen) >= _cost(cheapest[1] if cheapest else best):
                     continue
                 if self.trials >= self.max_trials:
-                    return found, False
+                    return cheapest, False
                 if self._fits(pair, chosen):
-                    found = pair[0].metadata.name, chosen
-        return found, True
+                    cheapest = pair[0].metadata.name, chosen
+        return cheapest, True
 
     def _reduced(self, pair: NodePair, victims: Victims) -> Victims:
         """Take back as many pods as possible, the most important first."""
         left = victims
-        for each in sorted(victims, key=lambda each: -each.priority):
+        for victim in sorted(victims, key=lambda candidate: -candidate.priority):
             if self.trials >= self.max_trials:
                 break
-            fewer = tuple(other for other in left if other is not each)
+            fewer = tuple(other for other in left if other is not victim)
             if self._fits(pair, fewer):
                 left = fewer
         return left
@@ -215,24 +215,24 @@ class _PlanSearch:
     def _evictable(self, pair: NodePair) -> Victims:
         """Return the pods that use the node, or devices that it can use, the least important first."""
         node, obj = pair
-        found = {pod_key(each.pod): each for each in self.state.running_on(node.metadata.name)}
+        running = {pod_key(pod.pod): pod for pod in self.state.running_on(node.metadata.name)}
         try:
-            pools = [each.id for each in self.inventory.node_devices(obj).pools]
+            pools = [pool.id for pool in self.inventory.node_devices(obj).pools]
         except AllocationError:
             pools = []
         for pool in pools:
-            found |= self._holders.get(pool, {})
-        evictable = [each for each in found.values() if not _owners(each.pod) & _STAYING]
-        return tuple(sorted(evictable, key=lambda each: (each.priority, pod_key(each.pod))))
+            running |= self._holders.get(pool, {})
+        evictable = [pod for pod in running.values() if not _owners(pod.pod) & _STAYING]
+        return tuple(sorted(evictable, key=lambda pod: (pod.priority, pod_key(pod.pod))))
 
     def _index_holders(self) -> None:
         """Record which pods have devices of which pools."""
         for node, _ in self.nodes:
-            for each in self.state.running_on(node.metadata.name):
-                for claim in used_claims(each.pod):
+            for running in self.state.running_on(node.metadata.name):
+                for claim in used_claims(running.pod):
                     for result in claim_results(self.state.claims.get(claim, {})):
                         pool = result["driver"], result["pool"]
-                        self._holders.setdefault(pool, {})[pod_key(each.pod)] = each
+                        self._holders.setdefault(pool, {})[pod_key(running.pod)] = running
 
     def _fits(self, pair: NodePair, victims: Iterable[RunningPod]) -> bool:
         """Whether the pod fits on the node without these pods."""
@@ -250,43 +250,43 @@ class _PlanSearch:
         claims = self._freed_claims(victims)
         for claim in claims:
             self.state.allocated.remove(claim)
-        for each in victims:
-            self.state.free_resources.remove_pod(each.pod.spec.node_name, each.requests)
+        for victim in victims:
+            self.state.free_resources.remove_pod(victim.pod.spec.node_name, victim.requests)
         try:
             yield
         finally:
             for claim in claims:
                 self.state.allocated.add(claim)
-            for each in victims:
-                self.state.free_resources.add_pod(each.pod.spec.node_name, each.requests)
+            for victim in victims:
+                self.state.free_resources.add_pod(victim.pod.spec.node_name, victim.requests)
 
     def _freed_claims(self, victims: Iterable[RunningPod]) -> list[JSON]:
         """Return the claims that only these pods use."""
         pods = list(victims)
-        uids = {each.pod.metadata.uid for each in pods}
-        keys = dict.fromkeys(key for each in pods for key in used_claims(each.pod))
+        uids = {pod.pod.metadata.uid for pod in pods}
+        keys = dict.fromkeys(key for pod in pods for key in used_claims(pod.pod))
         claims = [self.state.claims[key] for key in keys if key in self.state.claims]
         return [
             claim
             for claim in claims
-            if claim_allocation(claim) is not None and {each.get("uid") for each in claim_consumers(claim)} <= uids
+            if claim_allocation(claim) is not None and {user.get("uid") for user in claim_consumers(claim)} <= uids
         ]
 
     def eviction(self, victim: RunningPod, *, violates: bool) -> PlannedEviction:
         """Return what is to be said of a pod to evict."""
-        owner = next((each for each in victim.pod.metadata.owner_references or () if each.controller), None)
+        owner = next((owner for owner in victim.pod.metadata.owner_references or () if owner.controller), None)
         devices = tuple(
-            f"{each['driver']}/{each['pool']}/{each['device']}"
+            f"{result['driver']}/{result['pool']}/{result['device']}"
             for claim in self._freed_claims([victim])
-            for each in claim_results(claim)
+            for result in claim_results(claim)
         )
         name = f"{owner.kind} {owner.name}" if owner else ""
         return PlannedEviction(pod_key(victim.pod), victim.priority, name, devices, violates)
 
     def carried_out(self, node: str, victims: Victims) -> Snapshot:
         """Return the cluster with the pod on the node; the evicted pods wait."""
-        self.state.evict(pod_key(each.pod) for each in victims)
-        pair = next(each for each in self.nodes if each[0].metadata.name == node)
+        self.state.evict(pod_key(victim.pod) for victim in victims)
+        pair = next(pair for pair in self.nodes if pair[0].metadata.name == node)
         fit = self.node_filter.check(self.requirements, *pair)
         if not isinstance(fit, NodeFit):
             raise NoRoomError(f"pod {display_name(pod_key(self.requirements.pod))} does not fit on {node} after all")
@@ -296,8 +296,8 @@ class _PlanSearch:
 
 def _cost(victims: Sequence[RunningPod]) -> tuple[int, int]:
     """Fewer pods are better, then less important ones."""
-    return len(victims), sum(each.priority for each in victims)
+    return len(victims), sum(victim.priority for victim in victims)
 
 
 def _owners(pod: Pod) -> set[str]:
-    return {each.kind for each in pod.metadata.owner_references or () if each.controller}
+    return {owner.kind for owner in pod.metadata.owner_references or () if owner.controller}

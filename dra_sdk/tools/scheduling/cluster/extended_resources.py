@@ -31,17 +31,17 @@ def classes_by_resource(classes: Iterable[JSON]) -> dict[str, str]:
     The scheduler forgets the implicit name of a class that loses its extended resource to an equally old one.
     Source: k8s.io/dynamic-resource-allocation, deviceclass/extendedresourcecache.
     """
-    found: dict[str, str] = {}
+    class_names: dict[str, str] = {}
     created: dict[str, str] = {}
-    by_name = sorted(classes, key=lambda each: each["metadata"]["name"], reverse=True)
-    for each in sorted(by_name, key=_created):
-        name = each["metadata"]["name"]
-        found[IMPLICIT_RESOURCE_PREFIX + name] = name
-        if resource := each["spec"].get("extendedResourceName"):
-            if resource in found and created[found[resource]] == _created(each):
-                del found[IMPLICIT_RESOURCE_PREFIX + found[resource]]
-            found[resource], created[name] = name, _created(each)
-    return found
+    by_name = sorted(classes, key=lambda device_class: device_class["metadata"]["name"], reverse=True)
+    for device_class in sorted(by_name, key=_created):
+        name = device_class["metadata"]["name"]
+        class_names[IMPLICIT_RESOURCE_PREFIX + name] = name
+        if resource := device_class["spec"].get("extendedResourceName"):
+            if resource in class_names and created[class_names[resource]] == _created(device_class):
+                del class_names[IMPLICIT_RESOURCE_PREFIX + class_names[resource]]
+            class_names[resource], created[name] = name, _created(device_class)
+    return class_names
 
 
 def _created(obj: JSON) -> str:
@@ -56,9 +56,9 @@ def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSO
     for resource in sorted(resources):
         of_resource, new_mappings = _requests_for(pod, resource)
         requests += of_resource
-        classes |= {each.name: resources[resource] for each in of_resource}
+        classes |= {request.name: resources[resource] for request in of_resource}
         mappings += new_mappings
-    requests.sort(key=lambda each: each.name)
+    requests.sort(key=lambda request: request.name)
     base = f"{pod.metadata.name}-extended-resources-"
     namespace = pod.metadata.namespace
     name = generated_name(base, namespace, pod.metadata.uid)
@@ -70,7 +70,7 @@ def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSO
         "annotations": {EXTENDED_CLAIM_ANNOTATION: "true"},
         "ownerReferences": [owner_reference(pod)],
     }
-    devices = {"requests": [_device_request(each, classes[each.name]) for each in requests]}
+    devices = {"requests": [_device_request(request, classes[request.name]) for request in requests]}
     spec = {"devices": devices}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}, mappings
 
@@ -89,7 +89,8 @@ def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], lis
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     long_running: list[_ContainerRequest | None] = [None] * len(containers)
     mappings, init_mappings, extra = [], [], []
-    is_init = [index < len(pod.spec.init_containers) and not each.is_sidecar for index, each in enumerate(containers)]
+    init_count = len(pod.spec.init_containers)
+    is_init = [index < init_count and not container.is_sidecar for index, container in enumerate(containers)]
     for index, container in enumerate(containers):
         if not is_init[index] and (count := _requested_count(container, resource)):
             request = long_running[index] = _ContainerRequest(_request_name(index, container, resource), count)
@@ -97,14 +98,14 @@ def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], lis
     for index, container in enumerate(containers):
         if is_init[index] and (count := _requested_count(container, resource)):
             reused, missing = _reusable_requests(long_running[index:], count)
-            init_mappings += [_mapping(container, resource, each.name) for each in reused]
+            init_mappings += [_mapping(container, resource, reusable.name) for reusable in reused]
             if missing:
                 request = _ContainerRequest(_request_name(index, container, resource), missing)
                 extra.append(request)
                 init_mappings.append(_mapping(container, resource, request.name))
     largest = list(_largest(extra))
     for mapping in init_mappings:
-        if any(mapping["requestName"] == each.name for each in extra):
+        if any(mapping["requestName"] == missed.name for missed in extra):
             mapping["requestName"] = largest[0].name
     return [*largest, *filter(None, long_running)], mappings + init_mappings
 
@@ -112,16 +113,16 @@ def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], lis
 def _reusable_requests(requests: Sequence[_ContainerRequest | None], count: int) -> tuple[list[_ContainerRequest], int]:
     """Return the later requests that an init container uses, and how many devices it still needs."""
     reused = []
-    for each in requests:
-        if count > 0 and each is not None:
-            reused.append(each)
-            count -= each.count
+    for request in requests:
+        if count > 0 and request is not None:
+            reused.append(request)
+            count -= request.count
     return reused, max(0, count)
 
 
 def _largest(requests: Sequence[_ContainerRequest]) -> Iterator[_ContainerRequest]:
     if requests:
-        yield max(requests, key=lambda each: each.count)
+        yield max(requests, key=lambda request: request.count)
 
 
 def _requested_count(container: Container, resource: str) -> int:

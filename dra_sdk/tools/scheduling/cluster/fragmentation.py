@@ -69,9 +69,9 @@ class Fragmentation:
 
     def to_json(self) -> JSON:
         """Return it as JSON; the figures are rounded to a thousandth."""
-        found: JSON = {"driver": self.driver, **({"pool": self.pool} if self.pool else {})}
+        fields: JSON = {"driver": self.driver, **({"pool": self.pool} if self.pool else {})}
         rounded = {"free": round(float(self.free), 3), "fragmentation": round(float(self.figure), 3)}
-        return found | {"pieces": self.pieces, "whole": self.whole} | rounded
+        return fields | {"pieces": self.pieces, "whole": self.whole} | rounded
 
 
 def fragmentation_figure(whole: int, free: Fraction) -> Fraction:
@@ -94,38 +94,38 @@ def slot_groups(counters: Mapping[str, Fraction]) -> dict[str, list[tuple[int, s
     for name, total in counters.items():
         if total == 1 and (match := _NUMBERED.fullmatch(name)):
             groups.setdefault(match[1], []).append((int(match[2]), name))
-    return {common: sorted(found) for common, found in groups.items() if len(found) > 1}
+    return {common: sorted(slots) for common, slots in groups.items() if len(slots) > 1}
 
 
 def pool_fragmentation(snapshot: Snapshot) -> list[Fragmentation]:
     """Return the fragmentation of each pool with devices, by driver and name."""
-    found = []
+    fragmentations = []
     for driver, pool, layout, shares in _pools(snapshot):
         pieces = len(layout.pieces)
         whole = pieces - len(shares)
-        found.append(Fragmentation(driver, pool, pieces, whole, whole + sum(shares.values(), Fraction(0))))
-    return found
+        fragmentations.append(Fragmentation(driver, pool, pieces, whole, whole + sum(shares.values(), Fraction(0))))
+    return fragmentations
 
 
 def driver_fragmentation(pools: Iterable[Fragmentation]) -> list[Fragmentation]:
     """Return the fragmentation of each driver, over all its pools."""
     drivers: dict[str, list[Fragmentation]] = {}
-    for each in pools:
-        drivers.setdefault(each.driver, []).append(each)
+    for pool in pools:
+        drivers.setdefault(pool.driver, []).append(pool)
     return [
         Fragmentation(
             driver,
             "",
-            sum(each.pieces for each in own),
-            sum(each.whole for each in own),
-            sum((each.free for each in own), Fraction(0)),
+            sum(pool.pieces for pool in own),
+            sum(pool.whole for pool in own),
+            sum((pool.free for pool in own), Fraction(0)),
         )
         for driver, own in drivers.items()
     ]
 
 
 def _pools(snapshot: Snapshot) -> Iterator[tuple[str, str, _Layout, dict[str, Fraction]]]:
-    """The pools with devices: driver, name, layout, and the free share of each piece of which something is used."""
+    """Yield the pools with devices: driver, name, layout, and the free share of each piece that is partly used."""
     used = _used_devices(snapshot.claims)
     layouts: dict[tuple[int, ...], _Layout] = {}
     for (driver, name), specs in sorted(_newest(snapshot.slices).items()):
@@ -149,15 +149,15 @@ class _Layout:
     def of(cls, specs: Iterable[JSON]) -> _Layout:
         layout = cls()
         for spec in specs:
-            for each in spec.get("sharedCounters") or ():
-                layout.counters[each["name"]] = _amounts(each["counters"])
+            for counter_set in spec.get("sharedCounters") or ():
+                layout.counters[counter_set["name"]] = _amounts(counter_set["counters"])
             for device in spec.get("devices") or ():
                 layout._add(device)
         return layout
 
     def _add(self, device: JSON) -> None:
         name = str(device["name"])
-        sets = [str(each["counterSet"]) for each in device.get("consumesCounters") or ()]
+        sets = [str(consumption["counterSet"]) for consumption in device.get("consumesCounters") or ()]
         mark = next(hardware_marks(device), None)
         self.devices[name] = device
         self.pieces_of[name] = sets or [f"{mark[0]} {mark[1]}" if mark else f"device {name}"]
@@ -174,7 +174,7 @@ class _Layout:
         total = self.counters.get(piece)
         if total:
             left = dict(total)
-            for name in (each for each in names if each in used):
+            for name in (piece_device for piece_device in names if piece_device in used):
                 for entry in self.devices[name]["consumesCounters"]:
                     if entry["counterSet"] == piece:
                         for counter, amount in _amounts(entry["counters"]).items():
@@ -185,8 +185,8 @@ class _Layout:
 
 
 def _counter_shares(total: Mapping[str, Fraction], left: Mapping[str, Fraction]) -> Iterator[Fraction]:
-    """What is left of each counter, and of each group of slots, as a share of the total."""
-    groups = [[name for _, name in found] for found in slot_groups(total).values()]
+    """Yield what is left of each counter, and of each group of slots, as a share of the total."""
+    groups = [[name for _, name in numbered] for numbered in slot_groups(total).values()]
     slots = {name for names in groups for name in names}
     for names in [*groups, *([name] for name in total if name not in slots)]:
         if amount := sum((total[name] for name in names), Fraction(0)):
@@ -194,10 +194,10 @@ def _counter_shares(total: Mapping[str, Fraction], left: Mapping[str, Fraction])
 
 
 def _device_share(device: JSON, consumed: Mapping[str, Fraction] | None) -> Fraction:
-    """The free share of a device: of a shared one that of its scarcest capacity, else all or nothing."""
+    """Return the free share of a device: of a shared one that of its scarcest capacity, else all or nothing."""
     if consumed is None:
         return Fraction(1)
-    capacity = {key: Quantity(each["value"]).value for key, each in (device.get("capacity") or {}).items()}
+    capacity = {key: Quantity(amount["value"]).value for key, amount in (device.get("capacity") or {}).items()}
     if not device.get("allowMultipleAllocations") or not capacity:
         return Fraction(0)
     shares = [1 - consumed.get(key, Fraction(0)) / total for key, total in capacity.items() if total > 0]
@@ -205,29 +205,29 @@ def _device_share(device: JSON, consumed: Mapping[str, Fraction] | None) -> Frac
 
 
 def _used_devices(claims: Iterable[JSON]) -> dict[PoolKey, dict[str, dict[str, Fraction]]]:
-    """What claims consume of each device in use, except by admin access."""
-    found: dict[PoolKey, dict[str, dict[str, Fraction]]] = {}
+    """Return what claims consume of each device in use, except by admin access."""
+    used: dict[PoolKey, dict[str, dict[str, Fraction]]] = {}
     for claim in claims:
         for result in claim_results(claim):
             if not result.get("adminAccess"):
-                device = found.setdefault((result["driver"], result["pool"]), {}).setdefault(result["device"], {})
+                device = used.setdefault((result["driver"], result["pool"]), {}).setdefault(result["device"], {})
                 for key, amount in (result.get("consumedCapacity") or {}).items():
                     device[key] = device.get(key, Fraction(0)) + Quantity(amount).value
-    return found
+    return used
 
 
 def _newest(slices: Iterable[JSON]) -> dict[PoolKey, list[JSON]]:
-    """The specs of the slices of each pool's newest generation."""
+    """Return the specs of the slices of each pool's newest generation."""
     pools: dict[PoolKey, list[JSON]] = {}
-    for each in slices:
-        pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each["spec"])
+    for raw_slice in slices:
+        pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice["spec"])
     return {key: list(_of_newest(specs)) for key, specs in pools.items()}
 
 
 def _of_newest(specs: list[JSON]) -> Iterator[JSON]:
-    newest = max(each["pool"].get("generation", 0) for each in specs)
-    return (each for each in specs if each["pool"].get("generation", 0) == newest)
+    newest = max(spec["pool"].get("generation", 0) for spec in specs)
+    return (spec for spec in specs if spec["pool"].get("generation", 0) == newest)
 
 
 def _amounts(counters: Mapping[str, JSON]) -> dict[str, Fraction]:
-    return {name: Quantity(each["value"]).value for name, each in counters.items()}
+    return {name: Quantity(counter["value"]).value for name, counter in counters.items()}

@@ -86,9 +86,9 @@ class ListItem(Document):
     @property
     def value(self) -> Any:
         """Its JSON value."""
-        found = self._raw if self.shape is None else self.shape.fill(self.strings)
+        value = self._raw if self.shape is None else self.shape.fill(self.strings)
         kind = self._head.kind
-        return {**kind, **found} if kind and isinstance(found, dict) and not found.get("kind") else found
+        return {**kind, **value} if kind and isinstance(value, dict) and not value.get("kind") else value
 
     @property
     def place(self) -> tuple[str | int, ...]:
@@ -114,7 +114,7 @@ class ListItem(Document):
 def read_list(path: Path, min_size: int = MIN_SIZE, count: Count = no_count) -> list[Document] | None:
     """Return the items of a List as documents; None if the file has to be read as a whole.
 
-    count: is told how many bytes are read, and of how many.
+    count: called with how many bytes are read, and of how many.
     """
     try:
         if not path.is_file() or path.stat().st_size < min_size:
@@ -208,7 +208,7 @@ class _Items(ABC):
 
     def _finish(self, fields: Mapping[str, Any]) -> None:
         kind = fields.get("kind")
-        if not isinstance(kind, str) or not kind.endswith("List") or any(is_deep(each, 1) for each in fields.values()):
+        if not isinstance(kind, str) or not kind.endswith("List") or any(is_deep(part, 1) for part in fields.values()):
             raise _OtherFileError
         self._head.kind = head if "kind" in (head := list_head(fields)) else {}
 
@@ -326,10 +326,10 @@ class _YAMLItems(_Items):
             raise _OtherFileError
         if after and not after[0].isalpha():
             raise _OtherFileError
-        fields = [each for text in (before, after) if text.strip() for each in plain_values(text)]
-        if not all(isinstance(each, dict) for each in fields):
+        fields = [value for text in (before, after) if text.strip() for value in plain_values(text)]
+        if not all(isinstance(value, dict) for value in fields):
             raise _OtherFileError
-        merged = {key: value for each in fields for key, value in each.items()}
+        merged = {key: value for mapping in fields for key, value in mapping.items()}
         if len(merged) != sum(map(len, fields)) or "items" in merged:
             raise _OtherFileError
         self._finish(merged)

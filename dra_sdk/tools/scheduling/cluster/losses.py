@@ -38,13 +38,13 @@ def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
     node.
     """
     template = NodeTemplate.of(snapshot, node)
-    pods = [pod for each in snapshot.pods if (pod := pod_of(each)).spec.node_name == node]
-    bound = [pod for pod in pods if {each.kind for each in pod.metadata.owner_references or ()} & _BOUND_TO_NODE]
+    pods = [pod for obj in snapshot.pods if (pod := pod_of(obj)).spec.node_name == node]
+    bound = [pod for pod in pods if {owner.kind for owner in pod.metadata.owner_references or ()} & _BOUND_TO_NODE]
     left = with_recreated_pods(snapshot, [pod for pod in pods if not is_finished(pod)])
-    gone = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
+    deleted = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
     hypothetical = [key for key, where in snapshot.hypothetical.items() if where == node]
-    left = without_hypothetical_allocations(left.without("Pod", *gone).without("Node", ("", node)), hypothetical)
-    lost = {key for each in template.slices for key in _devices(each)}
+    left = without_hypothetical_allocations(left.without("Pod", *deleted).without("Node", ("", node)), hypothetical)
+    lost = {key for raw_slice in template.slices for key in _devices(raw_slice)}
     return _without_devices(left, lost)
 
 
@@ -56,17 +56,20 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
     """
     lost: set[DeviceKey] = set()
     for pool in _pools(snapshot.slices):
-        devices = {key: device for each in pool for key, device in _devices(each).items()}
+        devices = {key: device for raw_slice in pool for key, device in _devices(raw_slice).items()}
         chosen = {
-            key for each in pool for key, device in _devices(each).items() if target.selects(each["spec"], device)
+            key
+            for raw_slice in pool
+            for key, device in _devices(raw_slice).items()
+            if target.selects(raw_slice["spec"], device)
         }
         marks = {mark for key in chosen for mark in hardware_marks(devices[key])}
         lost |= chosen | {key for key, device in devices.items() if marks & set(hardware_marks(device))}
     if not lost:
-        drivers = ", ".join(sorted({each["spec"]["driver"] for each in snapshot.slices})) or "none"
+        drivers = ", ".join(sorted({raw_slice["spec"]["driver"] for raw_slice in snapshot.slices})) or "none"
         raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
-    held = {object_key(each) for each in snapshot.claims if _held(each) & lost}
-    hit = [pod for each in snapshot.pods if set(used_claims(pod := pod_of(each))) & held]
+    held = {object_key(claim) for claim in snapshot.claims if _held(claim) & lost}
+    hit = [pod for obj in snapshot.pods if set(used_claims(pod := pod_of(obj))) & held]
     left = with_recreated_pods(snapshot, [pod for pod in hit if not is_finished(pod)])
     left = without_hypothetical_allocations(left, [key for key in snapshot.hypothetical if key in held])
     return _without_devices(left, lost)
@@ -74,8 +77,8 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
 
 def _without_devices(snapshot: Snapshot, lost: set[DeviceKey]) -> Snapshot:
     """Remove devices from the slices; claims that hold one and that no pod uses are allocated again."""
-    slices = tuple(_without(each, lost) for each in snapshot.slices)
-    claims = tuple(deallocated(each) if _held(each) & lost else each for each in snapshot.claims)
+    slices = tuple(_without(raw_slice, lost) for raw_slice in snapshot.slices)
+    claims = tuple(deallocated(claim) if _held(claim) & lost else claim for claim in snapshot.claims)
     return replace(snapshot, slices=slices, claims=claims)
 
 
@@ -88,26 +91,26 @@ def _without(raw_slice: JSON, lost: set[DeviceKey]) -> JSON:
 
 
 def _pools(slices: Iterable[JSON]) -> list[list[JSON]]:
-    """The slices of each pool."""
-    found: dict[tuple[str, str], list[JSON]] = {}
-    for each in slices:
-        found.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
-    return list(found.values())
+    """Return the slices, grouped by pool."""
+    pools: dict[tuple[str, str], list[JSON]] = {}
+    for raw_slice in slices:
+        pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice)
+    return list(pools.values())
 
 
 def _devices(raw_slice: JSON) -> dict[DeviceKey, JSON]:
     spec = raw_slice["spec"]
-    return {(spec["driver"], spec["pool"]["name"], each["name"]): each for each in spec.get("devices") or ()}
+    return {(spec["driver"], spec["pool"]["name"], device["name"]): device for device in spec.get("devices") or ()}
 
 
 def _held(claim: JSON) -> set[DeviceKey]:
-    return {(each["driver"], each["pool"], each["device"]) for each in claim_results(claim)}
+    return {(result["driver"], result["pool"], result["device"]) for result in claim_results(claim)}
 
 
 def hardware_marks(device: JSON) -> Iterator[tuple[str, str]]:
     """Yield what a device has in common with the other parts of its hardware: the kind of mark, and its value."""
-    for each in device.get("consumesCounters") or ():
-        yield "counterSet", str(each["counterSet"])
+    for consumption in device.get("consumesCounters") or ():
+        yield "counterSet", str(consumption["counterSet"])
     for name, value in (device.get("attributes") or {}).items():
         if name.endswith(_HARDWARE) and "string" in value:
             yield "uuid" if name.lower().endswith("uuid") else "pciBusID", str(value["string"])

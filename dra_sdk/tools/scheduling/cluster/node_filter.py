@@ -47,10 +47,10 @@ class FreeResources:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._allocatable = {
-            each.metadata.name: None
-            if each.status.allocatable is None
-            else {name: amount.value for name, amount in each.status.allocatable.items()}
-            for each in nodes
+            node.metadata.name: None
+            if node.status.allocatable is None
+            else {name: amount.value for name, amount in node.status.allocatable.items()}
+            for node in nodes
         }
         self._requested: dict[str, ResourceAmounts] = {}
 
@@ -134,7 +134,7 @@ def required_node_names(pod: Pod) -> Collection[str] | None:
 
 
 def _is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    return any(_tolerates(each, taint) for each in tolerations)
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -207,7 +207,7 @@ class NodeFilter:
         single = [name for name, claim in claims.items() if len(claims) > 1 and not self._fits(claim, node)]
         names = single or list(claims)
         together = " together" if len(claims) > 1 and not single else ""
-        claimed = [each for each in names if each != EXTENDED_RESOURCES]
+        claimed = [name for name in names if name != EXTENDED_RESOURCES]
         what = [_claim_names(claimed)] if claimed else []
         what += sorted(self._resources_as_devices(requirements, node)) if EXTENDED_RESOURCES in names else []
         return f"no devices for {' and '.join(what)}{together}"
@@ -311,9 +311,9 @@ class CandidateNodes:
     def named(self, names: Collection[str]) -> list[NodePair]:
         """Return those of these nodes that may still fit, in the order of all nodes."""
         left = self._candidates
-        rejected = {name for each in self._deferred for name in each.rejected}
-        found = [name for name in names if name in left and name not in rejected]
-        return [left[name] for name in (found if len(found) < 2 else filter(found.__contains__, left))]  # noqa: PLR2004
+        rejected = {name for attempt in self._deferred for name in attempt.rejected}
+        kept = [name for name in names if name in left and name not in rejected]
+        return [left[name] for name in (kept if len(kept) < 2 else filter(kept.__contains__, left))]  # noqa: PLR2004
 
     def defer(self, attempt: NodePass) -> None:
         """Keep what a pass over some nodes by name found, and which other nodes it left out, until that matters."""

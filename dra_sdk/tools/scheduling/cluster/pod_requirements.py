@@ -89,12 +89,12 @@ class PodRequirements:
     @cached_property
     def unallocated_claims(self) -> dict[str, JSON]:
         """The claims without an allocation."""
-        return {name: each for name, each in self.claims.items() if claim_allocation(each) is None}
+        return {name: claim for name, claim in self.claims.items() if claim_allocation(claim) is None}
 
     @cached_property
     def allocated_claims(self) -> dict[str, JSON]:
         """The claims with an allocation."""
-        return {name: each for name, each in self.claims.items() if claim_allocation(each) is not None}
+        return {name: claim for name, claim in self.claims.items() if claim_allocation(claim) is not None}
 
     @cached_property
     def equivalence_key(self) -> str:
@@ -103,11 +103,12 @@ class PodRequirements:
         containers = [*spec.init_containers, *spec.containers] if self.extended_resources else []
         return json.dumps(
             [
-                [(name, each.get("spec")) for name, each in self.unallocated_claims.items()],
-                [(name, *_usable_nodes(each)) for name, each in self.allocated_claims.items()],
+                [(name, claim.get("spec")) for name, claim in self.unallocated_claims.items()],
+                [(name, *_usable_nodes(claim)) for name, claim in self.allocated_claims.items()],
                 [(name, str(amount)) for name, amount in self.requests.items()],
-                [(each.restart_policy, each.resources.to_json()) for each in containers],
-                [spec.node_selector, spec.affinity.to_json(), [each.to_json() for each in spec.tolerations]],
+                [(container.restart_policy, container.resources.to_json()) for container in containers],
+                [spec.node_selector, spec.affinity.to_json()],
+                [toleration.to_json() for toleration in spec.tolerations],
             ]
         )
 
@@ -119,7 +120,9 @@ class PodRequirements:
     def score(self, allocations: Mapping[str, JSON]) -> int:
         """Return how good the alternatives in these allocations are, by the pod's names for the claims."""
         allocated = {
-            (name, result["request"]) for name, each in allocations.items() for result in each["devices"]["results"]
+            (name, result["request"])
+            for name, allocation in allocations.items()
+            for result in allocation["devices"]["results"]
         }
         return sum(
             _FIRST_ALTERNATIVE_SCORE - index
@@ -137,18 +140,18 @@ def requirements_of(
     `resources` has the DeviceClass of each extended resource of the cluster.
     """
     if pod.spec.scheduling_gates:
-        gates = [each.name for each in pod.spec.scheduling_gates]
+        gates = [gate.name for gate in pod.spec.scheduling_gates]
         raise UnschedulableError(f"blocked by scheduling gate{'s' if len(gates) > 1 else ''} {', '.join(gates)}")
-    found = dict(_pod_claims(pod, claims))
-    for name, claim in found.items():
+    pod_claims = dict(_pod_claims(pod, claims))
+    for name, claim in pod_claims.items():
         _check_claim(name, claim, pod, classes)
     requests = pod_requests(pod)
-    return PodRequirements(pod, found, {name: resources[name] for name in requests if name in resources}, requests)
+    return PodRequirements(pod, pod_claims, {name: resources[name] for name in requests if name in resources}, requests)
 
 
 def has_skipped_operations(claim: JSON) -> bool:
     """Return whether any allocated device skips operations, which the node then has to support."""
-    return any(each.get("skipNodeOperations") for each in claim_results(claim))
+    return any(result.get("skipNodeOperations") for result in claim_results(claim))
 
 
 def _usable_nodes(claim: JSON) -> tuple[JSON | None, bool]:
@@ -176,7 +179,7 @@ def _check_claim(name: str, claim: JSON, pod: Pod, classes: Mapping[str, JSON]) 
     if claim["metadata"].get("deletionTimestamp"):
         raise UnschedulableError(f"claim {name} is being deleted")
     consumers = claim_consumers(claim)
-    if len(consumers) >= _MAX_CONSUMERS and not any(each.get("uid") == pod.metadata.uid for each in consumers):
+    if len(consumers) >= _MAX_CONSUMERS and not any(consumer.get("uid") == pod.metadata.uid for consumer in consumers):
         raise UnschedulableError(f"claim {name} is already reserved for {len(consumers)} pods, and no more are allowed")
     if claim_allocation(claim) is None and (missing := missing_class(claim, classes)):
         raise UnschedulableError(f"claim {name}: {missing}")

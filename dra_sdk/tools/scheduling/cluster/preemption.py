@@ -46,10 +46,10 @@ class _Candidate:
     @property
     def order(self) -> tuple[float, ...]:
         """The smaller, the better. Source: pickOneNodeForPreemption."""
-        priorities = [each.priority for each in self.victims]
+        priorities = [victim.priority for victim in self.victims]
         highest = max(priorities)
-        earliest = min(_started(each.pod) for each in self.victims if each.priority == highest)
-        total = sum(each + _PRIORITY_OFFSET for each in priorities)
+        earliest = min(_started(victim.pod) for victim in self.victims if victim.priority == highest)
+        total = sum(priority + _PRIORITY_OFFSET for priority in priorities)
         return self.violations, highest, total, len(priorities), -earliest
 
 
@@ -108,7 +108,7 @@ class DefaultPreemption:
             return None
         if self._attempts.get(key, 0) >= _MAX_ATTEMPTS:
             return None
-        best = min(self._candidates(requirements), key=lambda each: each.order, default=None)
+        best = min(self._candidates(requirements), key=lambda candidate: candidate.order, default=None)
         if best is None:
             self._hopeless.add(kind)
             self.withdraw(pod)
@@ -118,26 +118,26 @@ class DefaultPreemption:
             if node == best.node and waiting.pod.spec.effective_priority < priority:
                 del self._nominated[other]
         self.nominate(best.node, requirements)
-        victims = tuple(pod_key(each.pod) for each in best.victims)
+        victims = tuple(pod_key(victim.pod) for victim in best.victims)
         return Preemption(key, priority, best.node, victims, best.missing, best.violations)
 
     def _candidates(self, requirements: PodRequirements) -> list[_Candidate]:
         """Return nodes where evictions help; as kube-scheduler, not all of them in a large cluster."""
         nodes = [pair for pair in self.nodes.values() if self._may_help(requirements, pair)]
         enough = max(_MIN_CANDIDATES, len(nodes) * _CANDIDATE_SHARE // 100)
-        found: list[_Candidate] = []
+        candidates: list[_Candidate] = []
         for pair in nodes:
             if candidate := self._dry_run(requirements, pair):
-                found.append(candidate)
-                if len(found) >= enough and any(not each.violations for each in found):
+                candidates.append(candidate)
+                if len(candidates) >= enough and any(not other.violations for other in candidates):
                     break
-        return found
+        return candidates
 
     def _may_help(self, requirements: PodRequirements, pair: NodePair) -> bool:
         """Whether a node rejects the pod for something that evictions may change, and has pods of lower priority."""
         node, obj = pair
         priority = requirements.pod.spec.effective_priority
-        if all(each.priority >= priority for each in self.state.running_on(node.metadata.name)):
+        if all(pod.priority >= priority for pod in self.state.running_on(node.metadata.name)):
             return False
         try:
             return not rejection_reason(requirements.pod, node, obj) and bool(self._missing(requirements, pair))
@@ -150,29 +150,29 @@ class DefaultPreemption:
         name, free = node.metadata.name, self.state.free_resources
         missing = self._missing(requirements, pair)
         priority = requirements.pod.spec.effective_priority
-        lower = [each for each in self.state.running_on(name) if each.priority < priority]
-        lower.sort(key=lambda each: (-each.priority, _started(each.pod)))
+        lower = [running for running in self.state.running_on(name) if running.priority < priority]
+        lower.sort(key=lambda running: (-running.priority, _started(running.pod)))
         with free.restored(name):
             for other in self.nominated_on(name, requirements.pod):
                 free.add_pod(name, other.requests)
-            for each in lower:
-                free.remove_pod(name, each.requests)
+            for running in lower:
+                free.remove_pod(name, running.requests)
             try:
                 if isinstance(self.node_filter.check(requirements, node, obj), NodeRejection):
                     return None
             except AllocationError:
                 return None
-            violating = self.budgets.violating([each.pod for each in lower])
+            violating = self.budgets.violating([running.pod for running in lower])
             victims = []
-            for each in sorted(lower, key=lambda each: pod_key(each.pod) not in violating):
-                free.add_pod(name, each.requests)
+            for running in sorted(lower, key=lambda victim: pod_key(victim.pod) not in violating):
+                free.add_pod(name, running.requests)
                 if self._lacking(requirements, name):
-                    free.remove_pod(name, each.requests)
-                    victims.append(each)
+                    free.remove_pod(name, running.requests)
+                    victims.append(running)
         if not victims:
             return None
-        victims.sort(key=lambda each: (-each.priority, _started(each.pod)))
-        violations = sum(pod_key(each.pod) in violating for each in victims)
+        victims.sort(key=lambda victim: (-victim.priority, _started(victim.pod)))
+        violations = sum(pod_key(victim.pod) in violating for victim in victims)
         return _Candidate(name, victims, violations, tuple(missing))
 
     def _missing(self, requirements: PodRequirements, pair: NodePair) -> list[str]:

@@ -42,10 +42,10 @@ def with_priorities(snapshot: Snapshot) -> Snapshot:
     pod whose class is not in the snapshot does not change.
     """
     classes = {name: PriorityClass(value=value) for name, value in SYSTEM_CLASSES.items()}
-    classes |= {each["metadata"]["name"]: PriorityClass.model_validate(each) for each in snapshot.priority_classes}
-    defaults = {name: each for name, each in classes.items() if each.global_default}
+    classes |= {obj["metadata"]["name"]: PriorityClass.model_validate(obj) for obj in snapshot.priority_classes}
+    defaults = {name: priority_class for name, priority_class in classes.items() if priority_class.global_default}
     default = min(defaults, key=lambda name: (defaults[name].value, name), default="")
-    pods = tuple(_with_priority(each, classes, default) for each in snapshot.pods)
+    pods = tuple(_with_priority(pod, classes, default) for pod in snapshot.pods)
     return replace(snapshot, pods=pods)
 
 
@@ -55,7 +55,7 @@ def missing_class(pod: JSON, snapshot: Snapshot) -> str:
     name = str(spec.get("priorityClassName") or "")
     if not name or spec.get("priority") is not None or name in SYSTEM_CLASSES:
         return ""
-    return "" if any(each["metadata"]["name"] == name for each in snapshot.priority_classes) else name
+    return "" if any(obj["metadata"]["name"] == name for obj in snapshot.priority_classes) else name
 
 
 def _with_priority(pod: JSON, classes: Mapping[str, PriorityClass], default: str) -> JSON:

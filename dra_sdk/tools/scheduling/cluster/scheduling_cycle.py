@@ -82,7 +82,7 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     """Schedule all pods and claims. Pods that already run stay on their node unless they are evicted.
 
     A search for devices is stopped after `max_steps`. After each stopped search the limit is halved, down to 30 000
-    steps, so that many claims without a solution do not take too long. `count` is told how many pods had their turn.
+    steps, so that many claims without a solution do not take too long. `count` is called with how many pods were tried.
     """
     evicted = find_evictions(snapshot)
     removed = [pod_of(snapshot.pods_by_key[key]) for key in evicted.pods]
@@ -93,9 +93,9 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     run.allocate_unused_claims()
     after = run.state.snapshot()
     placements = run.placements()
-    notes = (*simulation_notes(after, placements), *(_pool_note(each) for each in run.inventory.problems))
-    gone = {**evicted.pods, **evicted.hypothetical, **run.preempted}
-    return SchedulingOutcome(after, placements, tuple(run.claim_outcomes()), gone, notes, tuple(run.preemptions))
+    notes = (*simulation_notes(after, placements), *(_pool_note(problem) for problem in run.inventory.problems))
+    evictions = {**evicted.pods, **evicted.hypothetical, **run.preempted}
+    return SchedulingOutcome(after, placements, tuple(run.claim_outcomes()), evictions, notes, tuple(run.preemptions))
 
 
 class _SchedulingRun:
@@ -111,8 +111,8 @@ class _SchedulingRun:
         self._node_filter = NodeFilter(self._allocator, self.state.allocated, self.state.free_resources)
         self._classes = classes
         self._resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
-        self._nodes = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in snapshot.nodes}
-        self._pods = [pod for each in snapshot.pods if not is_finished(pod := pod_of(each))]
+        self._nodes = {obj["metadata"]["name"]: (Node.model_validate(obj), obj) for obj in snapshot.nodes}
+        self._pods = [pod for obj in snapshot.pods if not is_finished(pod := pod_of(obj))]
         self._candidates: dict[str, CandidateNodes] = {}
         self._preemption = DefaultPreemption(self.state, self._node_filter, self._nodes, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
@@ -143,7 +143,7 @@ class _SchedulingRun:
 
     def allocate_unused_claims(self) -> None:
         """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
-        used = {key for each in self._pods for key in used_claims(each)}
+        used = {key for pod in self._pods for key in used_claims(pod)}
         taints = {taint.key for node, _ in self._nodes.values() for taint in node.spec.taints}
         tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT.key})]
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
@@ -161,15 +161,15 @@ class _SchedulingRun:
 
     def claim_outcomes(self) -> list[ClaimOutcome]:
         """Return one outcome for each claim."""
-        users = {key: each for each in reversed(self.placements()) for key in each.claims}
-        found = []
+        users = {key: placement for placement in reversed(self.placements()) for key in placement.claims}
+        outcomes = []
         for key, claim in self.state.claims.items():
             user, failure = users.get(key), self._reasons.get(key)
             node = self.state.hypothetical.get(key) or (user.node if user else None)
             reason = failure or (user.reason if user and claim_allocation(claim) is None else "")
             hypothetical = key in self.state.hypothetical or failure is not None
-            found.append(ClaimOutcome(key, claim_allocation(claim), node, reason, hypothetical))
-        return found
+            outcomes.append(ClaimOutcome(key, claim_allocation(claim), node, reason, hypothetical))
+        return outcomes
 
     def _schedule_pod(self, pod: Pod) -> int:
         """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
@@ -182,8 +182,8 @@ class _SchedulingRun:
         self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
         if requirements is None:
             return 0
-        if found := self._preemption.preempt(requirements):
-            self.preemptions.append(found)
+        if preemption := self._preemption.preempt(requirements):
+            self.preemptions.append(preemption)
         return self._deallocate_unusable(requirements)
 
     def _nominate(self, pod: Pod) -> None:
@@ -196,10 +196,10 @@ class _SchedulingRun:
     def _evict(self, preemptions: Sequence[Preemption]) -> list[Pod]:
         """Evict the victims of preemptions; return them as they wait for a node again."""
         reasons: dict[ObjectKey, Eviction] = {}
-        for each in preemptions:
-            who = f"preempted by pod {display_name(each.pod)} of priority {each.priority}"
-            for key in each.victims:
-                reasons.setdefault(key, Eviction(each.node, f"{who} for {', '.join(each.missing)}"))
+        for preemption in preemptions:
+            who = f"preempted by pod {display_name(preemption.pod)} of priority {preemption.priority}"
+            for key in preemption.victims:
+                reasons.setdefault(key, Eviction(preemption.node, f"{who} for {', '.join(preemption.missing)}"))
         if not reasons:
             return []
         self.preempted |= reasons
@@ -255,11 +255,11 @@ class _SchedulingRun:
         enough = requirements.best_score if len(self._nodes) >= _MIN_FEASIBLE_NODES else None
         for node, obj in nodes:
             attempt.last = node.metadata.name
-            found = self._check(requirements, node, obj)
-            if isinstance(found, NodeRejection):
-                attempt.rejected[node.metadata.name] = found
-            elif (score := requirements.score(found.allocations)) > best_score:
-                best, best_score = found, score
+            checked = self._check(requirements, node, obj)
+            if isinstance(checked, NodeRejection):
+                attempt.rejected[node.metadata.name] = checked
+            elif (score := requirements.score(checked.allocations)) > best_score:
+                best, best_score = checked, score
                 if score == enough:
                     return best
         attempt.last = ""
@@ -272,8 +272,8 @@ class _SchedulingRun:
         if not others:
             return self._node_filter.check(requirements, node, obj)
         with free.restored(name):
-            for each in others:
-                free.add_pod(name, each.requests)
+            for pod in others:
+                free.add_pod(name, pod.requests)
             return self._node_filter.check(requirements, node, obj)
 
     def _candidates_for(self, requirements: PodRequirements) -> CandidateNodes:
@@ -295,18 +295,18 @@ class _SchedulingRun:
     def _running_placement(self, pod: Pod) -> PodPlacement:
         """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""
         key, claims = pod_key(pod), tuple(used_claims(pod))
-        for each in claims:
-            consumers = claim_consumers(self.state.claims.get(each, {}))
+        for claim in claims:
+            consumers = claim_consumers(self.state.claims.get(claim, {}))
             if not any(consumer.get("uid") == pod.metadata.uid for consumer in consumers):
-                reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {each[1]} for it"
+                reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {claim[1]} for it"
                 return PodPlacement(key, None, reason, claims)
         return PodPlacement(key, pod.spec.node_name, claims=claims)
 
 
 def _share_ids(allocated: AllocatedState) -> Iterator[str]:
     """Return unused share IDs that are the same in every run."""
-    used = {each for ids in allocated.share_ids.values() for each in ids}
-    return (each for number in itertools.count() if (each := generated_uid("Share", ("", str(number)))) not in used)
+    used = {share_id for ids in allocated.share_ids.values() for share_id in ids}
+    return (fresh for number in itertools.count() if (fresh := generated_uid("Share", ("", str(number)))) not in used)
 
 
 def _pool_note(problem: PoolProblem) -> str:
@@ -328,6 +328,6 @@ def _without_stale_claims(snapshot: Snapshot) -> Snapshot:
     ]
     if not extended:
         return snapshot
-    waiting = {pod.metadata.uid for each in snapshot.pods if not (pod := pod_of(each)).spec.node_name}
+    waiting = {pod.metadata.uid for obj in snapshot.pods if not (pod := pod_of(obj)).spec.node_name}
     stale = {id(claim) for claim in extended if waiting & owner_uids(claim)}
-    return replace(snapshot, claims=tuple(each for each in snapshot.claims if id(each) not in stale))
+    return replace(snapshot, claims=tuple(claim for claim in snapshot.claims if id(claim) not in stale))

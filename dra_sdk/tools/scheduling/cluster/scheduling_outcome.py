@@ -85,8 +85,8 @@ class Preemption:
     def to_json(self) -> JSON:
         """Return it as JSON; the pods as `namespace` and `name`."""
         pod, *victims = ({"namespace": key[0], "name": key[1]} for key in (self.pod, *self.victims))
-        found: JSON = {"pod": pod, "priority": self.priority, "node": self.node, "victims": victims}
-        return found | {"missing": list(self.missing), "violations": self.violations}
+        fields: JSON = {"pod": pod, "priority": self.priority, "node": self.node, "victims": victims}
+        return fields | {"missing": list(self.missing), "violations": self.violations}
 
 
 @dataclass(frozen=True)
@@ -111,22 +111,22 @@ class SchedulingOutcome:
     @cached_property
     def pods_by_key(self) -> Mapping[ObjectKey, PodPlacement]:
         """The pods by namespace and name."""
-        return {each.pod: each for each in self.pods}
+        return {placement.pod: placement for placement in self.pods}
 
     @cached_property
     def claims_by_key(self) -> Mapping[ObjectKey, ClaimOutcome]:
         """The claims by namespace and name."""
-        return {each.claim: each for each in self.claims}
+        return {outcome.claim: outcome for outcome in self.claims}
 
     @property
     def unplaced(self) -> tuple[PodPlacement, ...]:
         """The pods without a node."""
-        return tuple(each for each in self.pods if each.node is None)
+        return tuple(placement for placement in self.pods if placement.node is None)
 
     @property
     def unallocated(self) -> tuple[ClaimOutcome, ...]:
         """The claims that no pod uses and that cannot be allocated."""
-        return tuple(each for each in self.claims if each.hypothetical and each.allocation is None)
+        return tuple(outcome for outcome in self.claims if outcome.hypothetical and outcome.allocation is None)
 
     @property
     def complete(self) -> bool:
@@ -181,10 +181,10 @@ class PlacementChange:
     def to_json(self) -> JSON:
         """Return it as JSON: namespace, name, and the states, each null if it did or does not exist."""
         namespace, name = self.subject
-        found: JSON = {"kind": "Pod" if self.is_pod else "ResourceClaim", "namespace": namespace, "name": name}
+        fields: JSON = {"kind": "Pod" if self.is_pod else "ResourceClaim", "namespace": namespace, "name": name}
         states = {"before": self.before, "after": self.after}
-        found |= {key: each and each.to_json() for key, each in states.items()}
-        return found | {key: text for key, text in (("evicted", self.evicted), ("reason", self.reason)) if text}
+        fields |= {key: state and state.to_json() for key, state in states.items()}
+        return fields | {key: text for key, text in (("evicted", self.evicted), ("reason", self.reason)) if text}
 
 
 def compare_outcomes(before: SchedulingOutcome, after: SchedulingOutcome) -> tuple[PlacementChange, ...]:
@@ -193,8 +193,8 @@ def compare_outcomes(before: SchedulingOutcome, after: SchedulingOutcome) -> tup
 
 
 def _pod_changes(before: SchedulingOutcome, after: SchedulingOutcome) -> Iterator[PlacementChange]:
-    removed = [each.pod for each in before.pods if each.pod not in after.pods_by_key]
-    for key in (*(each.pod for each in after.pods), *removed):
+    removed = [placement.pod for placement in before.pods if placement.pod not in after.pods_by_key]
+    for key in (*(placement.pod for placement in after.pods), *removed):
         was, now = _pod_state(before, key), _pod_state(after, key)
         evicted = str(after.evicted.get(key, ""))
         if was != now or evicted:
@@ -203,20 +203,20 @@ def _pod_changes(before: SchedulingOutcome, after: SchedulingOutcome) -> Iterato
 
 
 def _claim_changes(before: SchedulingOutcome, after: SchedulingOutcome) -> Iterator[PlacementChange]:
-    for each in after.claims:
-        old = before.claims_by_key.get(each.claim)
-        if each.hypothetical:
-            was, now = _claim_state(old) if old else None, _claim_state(each)
-            evicted = str(after.evicted.get(each.claim, ""))
+    for outcome in after.claims:
+        old = before.claims_by_key.get(outcome.claim)
+        if outcome.hypothetical:
+            was, now = _claim_state(old) if old else None, _claim_state(outcome)
+            evicted = str(after.evicted.get(outcome.claim, ""))
             if was != now or evicted:
-                yield PlacementChange(each.claim, False, was, now, evicted, each.reason)
+                yield PlacementChange(outcome.claim, False, was, now, evicted, outcome.reason)
 
 
 def _pod_state(outcome: SchedulingOutcome, key: ObjectKey) -> PlacementState | None:
     placement = outcome.pods_by_key.get(key)
     if placement is None:
         return None
-    claims = [outcome.claims_by_key[each] for each in placement.claims if each in outcome.claims_by_key]
+    claims = [outcome.claims_by_key[claim_key] for claim_key in placement.claims if claim_key in outcome.claims_by_key]
     devices: dict[str, tuple[str, ...]] = {}
     for claim in claims if placement.node is not None else ():
         for request, names in _devices_by_request(claim).items():
@@ -229,8 +229,8 @@ def _claim_state(claim: ClaimOutcome) -> PlacementState:
 
 
 def _devices_by_request(claim: ClaimOutcome) -> DevicesByRequest:
-    found: dict[str, tuple[str, ...]] = {}
-    for each in claim.results:
-        name = f"{each['driver']}/{each['pool']}/{each['device']}"
-        found[each["request"]] = (*found.get(each["request"], ()), name)
-    return found
+    devices: dict[str, tuple[str, ...]] = {}
+    for result in claim.results:
+        name = f"{result['driver']}/{result['pool']}/{result['device']}"
+        devices[result["request"]] = (*devices.get(result["request"], ()), name)
+    return devices

@@ -24,18 +24,18 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
     """Yield a sentence for each thing that is not simulated or has no effect; none about pods that already ran."""
     placements = tuple(placements)
     placed = [
-        (display_name(each.pod), pod_of(snapshot.pods_by_key[each.pod]).spec, each)
-        for each in placements
-        if not each.running
+        (display_name(placement.pod), pod_of(snapshot.pods_by_key[placement.pod]).spec, placement)
+        for placement in placements
+        if not placement.running
     ]
     for what, applies in _NOT_SIMULATED.items():
-        if names := [name for name, spec, each in placed if each.scheduled and applies(spec)]:
+        if names := [name for name, spec, placement in placed if placement.scheduled and applies(spec)]:
             yield f"{_pod_names(names)}: {what}"
     yield from _unpublished_devices(snapshot)
     yield from _ineffective_rules(snapshot)
     yield from _node_allocatable_devices(snapshot)
     yield from _unknown_priorities(snapshot)
-    yield from _no_preemption_for_devices(snapshot, [each for each in placements if each.node is None])
+    yield from _no_preemption_for_devices(snapshot, [placement for placement in placements if placement.node is None])
 
 
 def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
     for claim in snapshot.claims:
         for result in claim_results(claim):
             held.setdefault((result["driver"], result["pool"]), set()).add(result["device"])
-    for spec in (each["spec"] for each in snapshot.slices):
+    for spec in (raw_slice["spec"] for raw_slice in snapshot.slices):
         if unknown := held.get((spec["driver"], spec["pool"]["name"])):
             unknown.difference_update(device["name"] for device in spec.get("devices") or ())
     for claim in snapshot.claims:
@@ -65,7 +65,7 @@ def _ineffective_rules(snapshot: Snapshot) -> Iterator[str]:
 def _node_allocatable_devices(snapshot: Snapshot) -> Iterator[str]:
     """Yield a note on devices that count as CPU, memory and the like of their node (KEP-5517)."""
     fields = ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
-    devices = (device for each in snapshot.slices for device in each["spec"].get("devices") or ())
+    devices = (device for slice_ in snapshot.slices for device in slice_["spec"].get("devices") or ())
     if snapshot.profile.enabled("DRANodeAllocatableResources") and any(
         device.get(field) for device in devices for field in fields
     ):
@@ -74,19 +74,21 @@ def _node_allocatable_devices(snapshot: Snapshot) -> Iterator[str]:
 
 def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlacement]) -> Iterator[str]:
     """Yield a note on pods that lack devices while pods of lower priority have some."""
-    unplaced = [each for each in unplaced if _NO_DEVICES in each.reason]
+    unplaced = [obj for obj in unplaced if _NO_DEVICES in obj.reason]
     if not unplaced:
         return
-    pods = {key: pod_of(each).spec for key, each in snapshot.pods_by_key.items()}
+    pods = {key: pod_of(consumer).spec for key, consumer in snapshot.pods_by_key.items()}
     holders = {
-        (object_key(claim)[0], str(each["name"]))
+        (object_key(claim)[0], str(consumer["name"]))
         for claim in snapshot.claims
         if claim_results(claim)
-        for each in claim_consumers(claim)
+        for consumer in claim_consumers(claim)
     }
     lowest = min((pods[key].effective_priority for key in holders & pods.keys()), default=None)
     names = [
-        display_name(each.pod) for each in unplaced if lowest is not None and pods[each.pod].effective_priority > lowest
+        display_name(placement.pod)
+        for placement in unplaced
+        if lowest is not None and pods[placement.pod].effective_priority > lowest
     ]
     if names:
         yield f"{_pod_names(names)}: {NO_PREEMPTION}; `dra-sdk explain --make-room POD` plans evictions"
@@ -95,9 +97,9 @@ def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlaceme
 def _unknown_priorities(snapshot: Snapshot) -> Iterator[str]:
     """Yield the PriorityClasses that pods name and that are not given; a server would refuse such pods."""
     names: dict[str, list[str]] = {}
-    for each in snapshot.pods:
-        if missing := missing_class(each, snapshot):
-            names.setdefault(missing, []).append(display_name(object_key(each)))
+    for obj in snapshot.pods:
+        if missing := missing_class(obj, snapshot):
+            names.setdefault(missing, []).append(display_name(object_key(obj)))
     for name, pods in names.items():
         yield f"{_pod_names(pods)}: PriorityClass {name} is not given, so the priority is taken as 0"
 
@@ -108,20 +110,22 @@ def _pod_names(names: list[str]) -> str:
 
 def _has_pod_affinity(spec: PodSpec) -> bool:
     affinity = spec.affinity
-    return any(each is not None and each.required for each in (affinity.pod_affinity, affinity.pod_anti_affinity))
+    return any(terms is not None and terms.required for terms in (affinity.pod_affinity, affinity.pod_anti_affinity))
 
 
 def _has_spread_constraint(spec: PodSpec) -> bool:
-    return any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints)
+    return any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints)
 
 
 def _has_volumes(spec: PodSpec) -> bool:
-    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes)
+    return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes)
 
 
 def _has_host_ports(spec: PodSpec) -> bool:
     return any(
-        port.host_port or (port.container_port and spec.host_network) for each in spec.containers for port in each.ports
+        port.host_port or (port.container_port and spec.host_network)
+        for container in spec.containers
+        for port in container.ports
     )
 
 
@@ -132,8 +136,9 @@ def _has_other_scheduler(spec: PodSpec) -> bool:
 def _has_preferences(spec: PodSpec) -> bool:
     affinity = spec.affinity
     kinds = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
-    spread_preferred = any(each.when_unsatisfiable == "ScheduleAnyway" for each in spec.topology_spread_constraints)
-    return spread_preferred or any(each is not None and each.preferred for each in kinds)
+    spread = spec.topology_spread_constraints
+    spread_preferred = any(constraint.when_unsatisfiable == "ScheduleAnyway" for constraint in spread)
+    return spread_preferred or any(terms is not None and terms.preferred for terms in kinds)
 
 
 _NOT_SIMULATED: Final[Mapping[str, Callable[[PodSpec], bool]]] = {

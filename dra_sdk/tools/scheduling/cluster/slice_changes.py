@@ -18,7 +18,7 @@ DeviceKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeviceChange:
-    """A device that is new, gone or different.
+    """A device that is new, removed or different.
 
     device: driver, pool and device.
     what: `added`, `removed` or `changed`.
@@ -32,29 +32,29 @@ class DeviceChange:
     def to_json(self) -> JSON:
         """Return it as JSON."""
         driver, pool, device = self.device
-        found: JSON = {"driver": driver, "pool": pool, "device": device, "change": self.what}
+        change: JSON = {"driver": driver, "pool": pool, "device": device, "change": self.what}
         if self.fields:
-            found["fields"] = {name: {"before": old, "after": new} for name, (old, new) in self.fields.items()}
-        return found
+            change["fields"] = {name: {"before": old, "after": new} for name, (old, new) in self.fields.items()}
+        return change
 
 
 def compare_slices(before: Snapshot, after: Snapshot) -> list[DeviceChange]:
     """Return the devices that differ, by driver, pool and name; the newest generation of each pool counts."""
     old, new = _devices(before), _devices(after)
-    found = []
+    changes = []
     for key in sorted(old.keys() | new.keys()):
         if key not in new:
-            found.append(DeviceChange(key, "removed", {}))
+            changes.append(DeviceChange(key, "removed", {}))
         elif key not in old:
-            found.append(DeviceChange(key, "added", {}))
+            changes.append(DeviceChange(key, "added", {}))
         elif old[key] is not new[key] and (fields := dict(_changed_fields(old[key], new[key]))):
-            found.append(DeviceChange(key, "changed", fields))
-    return found
+            changes.append(DeviceChange(key, "changed", fields))
+    return changes
 
 
 def _devices(snapshot: Snapshot) -> dict[DeviceKey, JSON]:
     newest: dict[tuple[str, str], int] = {}
-    specs = [each["spec"] for each in snapshot.slices]
+    specs = [raw_slice["spec"] for raw_slice in snapshot.slices]
     for spec in specs:
         key = spec["driver"], spec["pool"]["name"]
         newest[key] = max(newest.get(key, 0), spec["pool"].get("generation", 0))
@@ -82,5 +82,5 @@ def _changed_fields(old: JSON, new: JSON) -> Iterator[tuple[str, tuple[Any, Any]
 
 
 def _plain(value: Any) -> Any:
-    """An attribute or capacity without the name of its type, if it has only that."""
+    """Return an attribute or capacity without the name of its type, if it has only that."""
     return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value

@@ -43,11 +43,11 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
 
 
 Count = Callable[[int, int], None]
-"""Is told, while something takes long, how many things are done, and of how many; 0 if that is not known."""
+"""Called, while something takes long, with how many items are done, and of how many; 0 if that is not known."""
 
 
 def no_count(done: int, total: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def value_at(value: Any, path: Sequence[str | int]) -> Any:
@@ -89,7 +89,7 @@ def claim_name_base(pod: str, claim: str) -> str:
     base = f"{pod}-{claim}-"
     if len(base) <= _MAX_CLAIM_BASE_LENGTH:
         return base
-    kept = [each[: len(each) * _MAX_CLAIM_BASE_LENGTH // len(base)] for each in (pod, claim)]
+    kept = [name[: len(name) * _MAX_CLAIM_BASE_LENGTH // len(base)] for name in (pod, claim)]
     return "-".join(kept)
 
 
@@ -102,8 +102,8 @@ def generated_uid(kind: str, key: ObjectKey, *reasons: str) -> str:
 class Snapshot:
     """The objects as the API server stores them: with defaults, and without fields whose feature gates are off.
 
-    A snapshot never changes; methods return other snapshots. Its JSON objects are shared between snapshots, so nobody
-    may change them either. `read_snapshot` makes a snapshot from documents.
+    A snapshot never changes; methods return other snapshots. Its JSON objects are shared between snapshots, so they
+    must not be changed either. `read_snapshot` makes a snapshot from documents.
 
     nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets, priority_classes,
         disruption_budgets: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are made when
@@ -129,51 +129,51 @@ class Snapshot:
     def with_objects(self, objects: Iterable[JSON]) -> Self:
         """Return the snapshot with `objects`, each in place of the one with its kind, namespace and name."""
         added: dict[str, dict[ObjectKey, JSON]] = {}
-        for each in objects:
-            added.setdefault(FIELD_OF_KIND[each["kind"]], {})[object_key(each)] = each
+        for obj in objects:
+            added.setdefault(FIELD_OF_KIND[obj["kind"]], {})[object_key(obj)] = obj
         changes: dict[str, Any] = {}
         for name, new in added.items():
-            old = {object_key(each): each for each in getattr(self, name)}
+            old = {object_key(obj): obj for obj in getattr(self, name)}
             changes[name] = tuple({**old, **new}.values())
         return replace(self, **changes)
 
     def without(self, kind: str, *keys: ObjectKey) -> Self:
         """Return the snapshot without some objects of a kind."""
         name = FIELD_OF_KIND[kind]
-        left = tuple(each for each in getattr(self, name) if object_key(each) not in keys)
+        left = tuple(obj for obj in getattr(self, name) if object_key(obj) not in keys)
         changes: dict[str, Any] = {name: left}
         return replace(self, **changes)
 
     def with_missing_nodes(self) -> tuple[Self, list[str]]:
         """Return the snapshot with a node for each missing node that slices or pods refer to, and the added names."""
-        known = {each["metadata"]["name"] for each in self.nodes}
+        known = {node["metadata"]["name"] for node in self.nodes}
         missing = sorted(_referenced_nodes(self) - known)
         return replace(self, nodes=(*self.nodes, *map(bare_node, missing))), missing
 
     @cached_property
     def classes_by_name(self) -> Mapping[str, JSON]:
         """The device classes."""
-        return {each["metadata"]["name"]: each for each in self.classes}
+        return {device_class["metadata"]["name"]: device_class for device_class in self.classes}
 
     @cached_property
     def nodes_by_name(self) -> Mapping[str, JSON]:
         """The nodes."""
-        return {each["metadata"]["name"]: each for each in self.nodes}
+        return {node["metadata"]["name"]: node for node in self.nodes}
 
     @cached_property
     def claims_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The claims by namespace and name."""
-        return {object_key(each): each for each in self.claims}
+        return {object_key(claim): claim for claim in self.claims}
 
     @cached_property
     def templates_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The templates by namespace and name."""
-        return {object_key(each): each for each in self.templates}
+        return {object_key(template): template for template in self.templates}
 
     @cached_property
     def pods_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The pods by namespace and name."""
-        return {object_key(each): each for each in self.pods}
+        return {object_key(pod): pod for pod in self.pods}
 
 
 def bare_node(name: str) -> JSON:
@@ -183,8 +183,8 @@ def bare_node(name: str) -> JSON:
 
 
 def _referenced_nodes(snapshot: Snapshot) -> set[str]:
-    names = {each["spec"].get("nodeName") for each in (*snapshot.slices, *snapshot.pods) if each.get("spec")}
-    for each in snapshot.slices:
-        if each["spec"].get("perDeviceNodeSelection"):
-            names |= {device.get("nodeName") for device in each["spec"].get("devices") or ()}
+    names = {obj["spec"].get("nodeName") for obj in (*snapshot.slices, *snapshot.pods) if obj.get("spec")}
+    for raw_slice in snapshot.slices:
+        if raw_slice["spec"].get("perDeviceNodeSelection"):
+            names |= {device.get("nodeName") for device in raw_slice["spec"].get("devices") or ()}
     return {name for name in names if name}

@@ -111,7 +111,7 @@ def read_snapshot(
 
     kinds: the kinds with pod templates; None: those that are built in.
     ignore: kinds to pass over, even if they may need devices.
-    count: is told how many documents are read.
+    count: called with how many documents are read.
     """
     reader = _SnapshotReader(profile or ServerProfile.of(), kinds or WorkloadKinds(), frozenset(ignore))
     done = 0
@@ -126,7 +126,7 @@ def read_snapshot(
     reader.check_admin_access()
     if reader.problems:
         raise SnapshotReadError(reader.problems)
-    kept: dict[str, Any] = {field: tuple(each.values()) for field, each in reader.objects.items()}
+    kept: dict[str, Any] = {field: tuple(by_key.values()) for field, by_key in reader.objects.items()}
     return SnapshotReading(Snapshot(profile=reader.profile, **kept), tuple(reader.warnings), reader.ignored_kinds)
 
 
@@ -207,9 +207,9 @@ class _SnapshotReader:
         is_workload = kind_key(obj) in self.kinds.table
         known = is_workload or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
         if not known and not is_core_kind(obj):
-            found = [located.problem_line(each) for each in unknown_kind_problems(obj, self.kinds)]
-            self.problems += found
-            self.ignored_kinds.update([kind] if not found else [])
+            unknown = list(map(located.problem_line, unknown_kind_problems(obj, self.kinds)))
+            self.problems += unknown
+            self.ignored_kinds.update([kind] if not unknown else [])
             return
         obj = _with_names(obj, located, len(self._seen))
         problems, stored = ([], obj) if located.source.stored else self._checked(kind, obj, located)
@@ -265,7 +265,8 @@ class _SnapshotReader:
         stored, dropped = _stored(obj, self.profile)
         if dropped:
             self.warnings += [
-                f"{located.location(each.field)}: {each}{_and_more(more)}" for each, more in _grouped_by_field(dropped)
+                f"{located.location(problem.field)}: {problem}{_and_more(more)}"
+                for problem, more in _grouped_by_field(dropped)
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
         elif located.is_whole:
@@ -274,10 +275,10 @@ class _SnapshotReader:
 
     def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:
         """Warn of functions that a later release may have, if nothing else is wrong; their selectors match nothing."""
-        if not all(isinstance(each, UnknownFunction) for each in problems):
+        if not all(isinstance(problem, UnknownFunction) for problem in problems):
             return problems
         unknown = "a later release may have this function; here its selector matches no device"
-        self.warnings += [f"{located.location(each.field)}: {each}: {unknown}" for each in problems]
+        self.warnings += [f"{located.location(problem.field)}: {problem}: {unknown}" for problem in problems]
         return []
 
     def _problems_of_status(self, claim: JSON) -> list[Problem]:
@@ -286,7 +287,7 @@ class _SnapshotReader:
         stored = claim | {"metadata": metadata}
         before = {name: value for name, value in stored.items() if name != "status"}
         problems = validate(stored, old=before, subresource="status", profile=self.profile)
-        return [each for each in problems if each.field.startswith("status")]
+        return [problem for problem in problems if problem.field.startswith("status")]
 
     def _keep(self, kind: str, obj: JSON, located: _LocatedObject) -> None:
         metadata = obj["metadata"]
@@ -314,7 +315,7 @@ def requests_admin_access(obj: JSON) -> bool:
     """Return whether a claim, or the claims made from a template, request admin access."""
     spec = obj["spec"].get("spec", {}) if obj["kind"] == "ResourceClaimTemplate" else obj["spec"]
     requests = spec.get("devices", {}).get("requests") or ()
-    return any((each.get("exactly") or {}).get("adminAccess") for each in requests)
+    return any((request.get("exactly") or {}).get("adminAccess") for request in requests)
 
 
 def admin_access_refusal(namespace: JSON) -> str:
@@ -349,8 +350,8 @@ def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
 def _grouped_by_field(dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
     """Yield one of the fields that differ only in an index, and how many more there are."""
     groups: dict[str, list[Dropped]] = {}
-    for each in dropped:
-        groups.setdefault(_INDEX.sub("[]", each.field), []).append(each)
+    for problem in dropped:
+        groups.setdefault(_INDEX.sub("[]", problem.field), []).append(problem)
     for group in groups.values():
         yield group[0], len(group) - 1
 

@@ -67,7 +67,7 @@ def is_free(path: Path, text: str) -> bool:
     """Return whether a string may differ between objects of one shape. Any choice is right; a good one is fast."""
     place = place_of(path)
     return place in _FREE or (
-        place == ATTRIBUTE and len(text) >= _MIN_IDENTITY and any(each.isdigit() for each in text)
+        place == ATTRIBUTE and len(text) >= _MIN_IDENTITY and any(character.isdigit() for character in text)
     )
 
 
@@ -96,17 +96,17 @@ class TextShape:
     def __init__(self, text: str, value: JSON, free: Sequence[_FreeText]) -> None:
         groups: dict[str, int] = {}
         self.slots: tuple[Slot, ...] = tuple(
-            (each.path, groups.setdefault(text[each.start : each.end], len(groups))) for each in free
+            (string.path, groups.setdefault(text[string.start : string.end], len(groups))) for string in free
         )
         self.strings = tuple(groups)
-        ends = [0, *(each.end for each in free)]
-        starts = [*(each.start for each in free), len(text)]
+        ends = [0, *(string.end for string in free)]
+        starts = [*(string.start for string in free), len(text)]
         self._first, *literals = [text[end:start] for end, start in zip(ends, starts, strict=True)]
         self._parts = [(group, literal) for (_, group), literal in zip(self.slots, literals, strict=True)]
         quotes: list[set[str]] = [set() for _ in groups]
-        for each, (_, group) in zip(free, self.slots, strict=True):
-            quotes[group].add(each.quote)
-        self._quotes = [tuple(sorted(each)) for each in quotes]
+        for string, (_, group) in zip(free, self.slots, strict=True):
+            quotes[group].add(string.quote)
+        self._quotes = [tuple(sorted(group)) for group in quotes]
         self._filler = Filler(value, self.slots)
 
     @classmethod
@@ -124,23 +124,23 @@ class TextShape:
         if not text.startswith(self._first, start):
             return None
         at = start + len(self._first)
-        found: list[str] = [""] * len(self.strings)
+        strings: list[str] = [""] * len(self.strings)
         known = [False] * len(self.strings)
         for group, literal in self._parts:
             if known[group]:
-                if not text.startswith(found[group], at):
+                if not text.startswith(strings[group], at):
                     return None
-                at += len(found[group])
+                at += len(strings[group])
             else:
                 end = text.find(literal[0], at, at + MAX_STRING)
                 if end < 0 or not self._is_readable(group, text[at:end]):
                     return None
-                found[group], known[group] = text[at:end], True
+                strings[group], known[group] = text[at:end], True
                 at = end
             if not text.startswith(literal, at):
                 return None
             at += len(literal)
-        return at, tuple(found)
+        return at, tuple(strings)
 
     def _is_readable(self, group: int, string: str) -> bool:
         """Return whether a string stands for itself where it is."""
@@ -157,22 +157,22 @@ def _stands_for_itself(string: str, quote: str) -> bool:
     return _PLAIN.fullmatch(string) is not None and is_plain_string(string)
 
 
-def _shape(text: str, value: JSON, found: Iterator[_FreeText]) -> TextShape | None:
+def _shape(text: str, value: JSON, strings: Iterator[_FreeText]) -> TextShape | None:
     """Return the shape with those free strings that stand for themselves and are where they seem to be."""
     if not text.isascii():
         return None
     free = []
-    for each in found:
-        string = text[each.start : each.end]
-        ends_line = each.quote or text[each.end : each.end + 1] == "\n"
+    for free_text in strings:
+        string = text[free_text.start : free_text.end]
+        ends_line = free_text.quote or text[free_text.end : free_text.end + 1] == "\n"
         if (
             len(string) < MAX_STRING
             and ends_line
-            and _stands_for_itself(string, each.quote)
-            and is_free(each.path, string)
-            and value_at(value, each.path) == string
+            and _stands_for_itself(string, free_text.quote)
+            and is_free(free_text.path, string)
+            and value_at(value, free_text.path) == string
         ):
-            free.append(each)
+            free.append(free_text)
     return TextShape(text, value, free) if free else None
 
 

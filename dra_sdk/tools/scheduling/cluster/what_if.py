@@ -90,10 +90,10 @@ class NodeTemplate:
         spec = [(self.node.get("spec") or {}).get("taints"), (self.node.get("status") or {}).get("allocatable")]
         texts: dict[tuple[str, int, int], str] = {}
         devices = []
-        for each in self.slices:
-            for device in _devices(each):
+        for raw_slice in self.slices:
+            for device in _devices(raw_slice):
                 # Parts of a device that are one object in memory are written once.
-                key = (each["spec"]["driver"], id(device.get("attributes")), id(device.get("capacity")))
+                key = (raw_slice["spec"]["driver"], id(device.get("attributes")), id(device.get("capacity")))
                 if key not in texts:
                     texts[key] = json.dumps([key[0], _without_identity(device)], sort_keys=True)
                 devices.append(texts[key])
@@ -102,8 +102,8 @@ class NodeTemplate:
     def copies(self, name: str) -> Iterator[JSON]:
         """Yield the objects of another such node."""
         yield _renamed_node(self.node, name)
-        for each in self.slices:
-            yield _renamed_slice(each, self.name, name)
+        for raw_slice in self.slices:
+            yield _renamed_slice(raw_slice, self.name, name)
 
 
 def add_nodes(snapshot: Snapshot, template: NodeTemplate, names: Iterable[str]) -> Snapshot:
@@ -121,7 +121,7 @@ def add_nodes(snapshot: Snapshot, template: NodeTemplate, names: Iterable[str]) 
 def free_node_names(snapshot: Snapshot, like: str, count: int) -> list[str]:
     """Return unused names for more nodes."""
     candidates = (f"{like}-new-{number}" for number in range(1, count + len(snapshot.nodes) + 1))
-    return [each for each in candidates if each not in snapshot.nodes_by_name][:count]
+    return [candidate for candidate in candidates if candidate not in snapshot.nodes_by_name][:count]
 
 
 def _devices(raw_slice: JSON) -> list[JSON]:
@@ -141,8 +141,8 @@ class _PoolsByNode:
 
     def __init__(self, slices: Iterable[JSON]) -> None:
         pools: dict[tuple[str, str], list[JSON]] = {}
-        for each in slices:
-            pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
+        for raw_slice in slices:
+            pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice)
         self._pools = list(pools.values())
         self._own: dict[str, list[int]] = {}
         self._others: list[int] = []
@@ -159,7 +159,7 @@ class _PoolsByNode:
 def _only_node(pool: Iterable[JSON]) -> str | None:
     """Return the node that all slices of a pool name; None if one of them names another or selects nodes otherwise."""
     names = set()
-    for spec in (each["spec"] for each in pool):
+    for spec in (raw_slice["spec"] for raw_slice in pool):
         if spec.get("perDeviceNodeSelection") or spec.get("nodeSelector") or not spec.get("nodeName"):
             return None
         names.add(str(spec["nodeName"]))
@@ -169,15 +169,15 @@ def _only_node(pool: Iterable[JSON]) -> str | None:
 def _slices_of(pools: Iterable[list[JSON]], node: JSON) -> Iterator[JSON]:
     """Yield what has to be copied of each pool, with the number of slices of the copied pool."""
     for pool in pools:
-        newest = max(each["spec"]["pool"].get("generation", 0) for each in pool)
-        current = [each for each in pool if each["spec"]["pool"].get("generation", 0) == newest]
-        own = [part for each in current if (part := _part_of_node(each, node)) is not None]
-        if not any(_devices(each) for each in own):
+        newest = max(raw_slice["spec"]["pool"].get("generation", 0) for raw_slice in pool)
+        current = [raw_slice for raw_slice in pool if raw_slice["spec"]["pool"].get("generation", 0) == newest]
+        own = [part for raw_slice in current if (part := _part_of_node(raw_slice, node)) is not None]
+        if not any(_devices(raw_slice) for raw_slice in own):
             continue
         missing = current[0]["spec"]["pool"].get("resourceSliceCount", 1) - len(current)
-        for each in own:
-            pool_of_copy = each["spec"]["pool"] | {"resourceSliceCount": len(own) + missing}
-            yield each | {"spec": each["spec"] | {"pool": pool_of_copy}}
+        for raw_slice in own:
+            pool_of_copy = raw_slice["spec"]["pool"] | {"resourceSliceCount": len(own) + missing}
+            yield raw_slice | {"spec": raw_slice["spec"] | {"pool": pool_of_copy}}
 
 
 def _part_of_node(raw_slice: JSON, node: JSON) -> JSON | None:
@@ -205,7 +205,7 @@ def _renamed_node(node: JSON, name: str) -> JSON:
     labels = {key: name if value == old else value for key, value in (node["metadata"].get("labels") or {}).items()}
     metadata: JSON = {"name": name, "uid": generated_uid("Node", ("", name)), "labels": {HOSTNAME_LABEL: name} | labels}
     spec = {key: value for key, value in (node.get("spec") or {}).items() if key not in {"unschedulable", "providerID"}}
-    spec["taints"] = [each for each in spec.get("taints") or () if each.get("key") != _UNSCHEDULABLE_TAINT_KEY]
+    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != _UNSCHEDULABLE_TAINT_KEY]
     status = {key: value for key, value in (node.get("status") or {}).items() if key == "allocatable"}
     return node | {"metadata": metadata, "spec": spec, "status": status}
 
@@ -255,7 +255,7 @@ class DeviceTaintSelector:
     device: str | None = None
 
     def __str__(self) -> str:
-        return "/".join(each or "*" for each in (self.driver, self.pool, self.device))
+        return "/".join(part or "*" for part in (self.driver, self.pool, self.device))
 
     def selects(self, spec: JSON, device: JSON) -> bool:
         """Return whether it selects a device of a slice with this spec."""
@@ -269,9 +269,9 @@ def add_taint(snapshot: Snapshot, target: DeviceTaintSelector, taint: JSON) -> S
     WhatIfError if there are no such devices, or if a cluster of this version would ignore the taint.
     """
     _check_taints_enabled(snapshot.profile)
-    slices = tuple(_with_device_taints(each, target, taint) for each in snapshot.slices)
+    slices = tuple(_with_device_taints(raw_slice, target, taint) for raw_slice in snapshot.slices)
     if slices == snapshot.slices:
-        specs = [each["spec"] for each in snapshot.slices]
+        specs = [raw_slice["spec"] for raw_slice in snapshot.slices]
         if any(target.selects(spec, device) for spec in specs for device in spec.get("devices") or ()):
             raise WhatIfError(f"each device {target} already has this taint")
         drivers = ", ".join(sorted({spec["driver"] for spec in specs})) or "none"
@@ -309,14 +309,14 @@ def _with_device_taints(raw_slice: JSON, target: DeviceTaintSelector, taint: JSO
 def _with_taint(device: JSON, taint: JSON) -> JSON:
     """Return the device with the taint in place of one with the same key and effect."""
     same = (taint["key"], taint["effect"])
-    others = [each for each in device.get("taints") or () if (each["key"], each["effect"]) != same]
+    others = [other for other in device.get("taints") or () if (other["key"], other["effect"]) != same]
     return device | {"taints": [*others, taint]}
 
 
 def pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
     """Yield the pods that a drain of a node evicts: not those of DaemonSets, and no static ones."""
-    for each in snapshot.pods:
-        pod = pod_of(each)
+    for obj in snapshot.pods:
+        pod = pod_of(obj)
         owners = {owner.kind for owner in pod.metadata.owner_references or ()}
         if pod.spec.node_name == node and not is_finished(pod) and not owners & {"DaemonSet", "Node"}:
             yield pod
@@ -348,20 +348,21 @@ def suggest_nodes(
     """Return what more nodes of each kind would change, the best first; empty if nothing helps or nothing is missing.
 
     The kinds are those of the nodes in `original`, by default the snapshot of the outcome. Up to 64 nodes are tried.
-    `count` is told how many kinds were tried.
+    `count` is called with how many kinds were tried.
     """
     unsatisfied = _unsatisfied(outcome)
     if not unsatisfied:
         return []
-    found = []
-    for index, each in enumerate(_node_kinds(original or outcome.snapshot)):
+    suggestions = []
+    for index, template in enumerate(_node_kinds(original or outcome.snapshot)):
         count(index, 0)
-        found.append(_suggestion(outcome, each, unsatisfied))
-    return sorted((each for each in found if each.placed), key=lambda each: (-len(each.placed), each.nodes))
+        suggestions.append(_suggestion(outcome, template, unsatisfied))
+    helpful = [suggestion for suggestion in suggestions if suggestion.placed]
+    return sorted(helpful, key=lambda suggestion: (-len(suggestion.placed), suggestion.nodes))
 
 
 def _unsatisfied(outcome: SchedulingOutcome) -> tuple[ObjectKey, ...]:
-    return (*(each.pod for each in outcome.unplaced), *(each.claim for each in outcome.unallocated))
+    return (*(placement.pod for placement in outcome.unplaced), *(claim.claim for claim in outcome.unallocated))
 
 
 def _node_kinds(snapshot: Snapshot) -> Iterator[NodeTemplate]:
@@ -377,10 +378,11 @@ def _suggestion(
     outcome: SchedulingOutcome, template: NodeTemplate, unsatisfied: tuple[ObjectKey, ...]
 ) -> NodeSuggestion:
     """Try one more node; if it helps some, try as many as the rest would need at that rate."""
-    found = _try_nodes(outcome, template, unsatisfied, 1)
-    if found.placed and found.left:
-        found = _try_nodes(outcome, template, unsatisfied, min(_MAX_NODES, ceil(len(unsatisfied) / len(found.placed))))
-    return found
+    suggestion = _try_nodes(outcome, template, unsatisfied, 1)
+    if suggestion.placed and suggestion.left:
+        count = min(_MAX_NODES, ceil(len(unsatisfied) / len(suggestion.placed)))
+        suggestion = _try_nodes(outcome, template, unsatisfied, count)
+    return suggestion
 
 
 def _try_nodes(
@@ -389,17 +391,17 @@ def _try_nodes(
     names = free_node_names(outcome.snapshot, template.name, count)
     after = schedule(add_nodes(outcome.snapshot, template, names), _MAX_STEPS)
     left = _unsatisfied(after)
-    placed = tuple(each for each in unsatisfied if each not in left)
-    used = {after.pods_by_key[each].node if each in after.pods_by_key else None for each in placed}
-    used |= {after.claims_by_key[each].node for each in placed if each in after.claims_by_key}
+    placed = tuple(key for key in unsatisfied if key not in left)
+    used = {after.pods_by_key[key].node if key in after.pods_by_key else None for key in placed}
+    used |= {after.claims_by_key[key].node for key in placed if key in after.claims_by_key}
     return NodeSuggestion(
-        template.name, len(used & set(names)), placed, tuple(each for each in unsatisfied if each in left)
+        template.name, len(used & set(names)), placed, tuple(key for key in unsatisfied if key in left)
     )
 
 
 def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
     """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
-    added = [each for name in FIELD_OF_KIND.values() for each in getattr(objects, name)]
-    changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
-    removed = [pod_of(each) for each in snapshot.pods if object_key(each) in changed]
+    added = [obj for name in FIELD_OF_KIND.values() for obj in getattr(objects, name)]
+    changed: list[ObjectKey] = [object_key(pod) for pod in objects.pods]
+    removed = [pod_of(obj) for obj in snapshot.pods if object_key(obj) in changed]
     return with_recreated_pods(snapshot, removed).with_objects(added)

@@ -83,7 +83,7 @@ class PodTemplateRow:
             template = value_at(holder, self.template.split("."))
             if template is None:
                 continue
-            counts = [_count(holder, place, each, self.default) for each in self.replicas]
+            counts = [_count(holder, place, replicas_path, self.default) for replicas_path in self.replicas]
             size = _limited(prod(counts), path)
             names = [self.name.format(name=object_name(obj), item=label, index=index) for index in range(size)]
             yield TemplateUse(path, _template(template, path), names, owner_of(obj))
@@ -93,13 +93,13 @@ class PodTemplateRow:
             yield (), "", obj
             return
         where = tuple(self.items.split("."))
-        found = value_at(obj, where)
-        if isinstance(found, dict):
-            for key, each in found.items():
-                yield (*where, key), str(key).lower(), each
-        for index, each in enumerate(found if isinstance(found, list) else ()):
-            label = each.get(self.item) if isinstance(each, dict) else None
-            yield (*where, index), str(label or index), each
+        items = value_at(obj, where)
+        if isinstance(items, dict):
+            for key, item in items.items():
+                yield (*where, key), str(key).lower(), item
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            label = item.get(self.item) if isinstance(item, dict) else None
+            yield (*where, index), str(label or index), item
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class WorkloadKinds:
     table: Mapping[KindKey, Uses] = field(default_factory=lambda: BUILTIN)
 
     def uses(self, obj: JSON) -> Iterator[TemplateUse] | None:
-        """The templates of an object; None if nothing is known of its kind. WorkloadError for a field without a use."""
+        """Return the templates of an object, None if its kind is not known. WorkloadError for a field without a use."""
         found = self.table.get(kind_key(obj))
         return None if found is None else found(obj)
 
     def with_rows(self, rows: Any, source: str) -> WorkloadKinds:
-        """The kinds with those of a user's file: a list of objects with `kind`, `group` and the fields of a row.
+        """Return the kinds with those of a user's file: a list of objects with `kind`, `group` and the fields of a row.
 
         SettingsError for anything else.
         """
@@ -128,18 +128,18 @@ class WorkloadKinds:
 
 
 def kind_key(obj: JSON) -> KindKey:
-    """API group and kind of an object."""
+    """Return the API group and kind of an object."""
     group, slash, _ = str(obj.get("apiVersion") or "").partition("/")
     return (group if slash else ""), str(obj.get("kind") or "")
 
 
 def object_name(obj: JSON) -> str:
-    """The name of an object."""
+    """Return the name of an object."""
     return str(value_at(obj, ("metadata", "name")) or "")
 
 
 def owner_of(obj: JSON) -> tuple[str, str, str]:
-    """The object itself as the controller of its pods."""
+    """Return the object itself as the controller of its pods."""
     return str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), object_name(obj)
 
 
@@ -156,12 +156,12 @@ def _limited(count: int, path: Path) -> int:
 
 
 def _count(holder: Any, place: Path, path: str, default: int) -> int:
-    found = value_at(holder, path.split("."))
-    if found is None:
+    count = value_at(holder, path.split("."))
+    if count is None:
         return default
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise WorkloadError((*place, *path.split(".")), "must be a whole number, 0 or more")
-    return found
+    return count
 
 
 def _row(row: Any, where: str) -> dict[KindKey, Uses]:
@@ -174,7 +174,7 @@ def _row(row: Any, where: str) -> dict[KindKey, Uses]:
     replicas = values.get("replicas", ["spec.replicas"])
     values["replicas"] = tuple(replicas) if isinstance(replicas, list) else (replicas,)
     texts = [*(values[key] for key in ("template", "items", "item", "name") if key in values), *values["replicas"]]
-    if not all(isinstance(each, str) for each in texts) or type(values.get("default", 1)) is not int:
+    if not all(isinstance(text, str) for text in texts) or type(values.get("default", 1)) is not int:
         raise SettingsError(f"{where}: paths and names must be strings, and default a whole number")
     made = PodTemplateRow(**values)
     try:
@@ -188,7 +188,7 @@ def _row(row: Any, where: str) -> dict[KindKey, Uses]:
 
 
 def _deployment(obj: JSON) -> Iterator[TemplateUse]:
-    """The pods belong to a ReplicaSet, whose name ends in a hash of the template."""
+    """Yield the pods of a Deployment's ReplicaSet, whose name ends in a hash of the template."""
     replica_set = generated_name(f"{object_name(obj)}-", "template")
     labels = {"pod-template-hash": replica_set.rpartition("-")[2]}
     paused = value_at(obj, ("spec", "paused")) is True
@@ -200,7 +200,7 @@ def _deployment(obj: JSON) -> Iterator[TemplateUse]:
 
 
 def _stateful_set(obj: JSON) -> Iterator[TemplateUse]:
-    """The pods are numbered from `spec.ordinals.start`."""
+    """Yield the pods, numbered from `spec.ordinals.start`."""
     start = _count(obj, (), "spec.ordinals.start", 0)
     revision = generated_name(f"{object_name(obj)}-", "template")
     for use in PodTemplateRow().uses(obj):
@@ -227,7 +227,7 @@ def _daemon_set(obj: JSON) -> Iterator[TemplateUse]:
 
 
 def _job(obj: JSON, place: Path = (), name: str = "", *, indexed: bool = False) -> Iterator[TemplateUse]:
-    """The pods of a Job that run at the same time.
+    """Yield the pods of a Job that run at the same time.
 
     place: the path of an object with the Job's `spec`, if it is not the object itself.
     """
@@ -252,7 +252,7 @@ def _job(obj: JSON, place: Path = (), name: str = "", *, indexed: bool = False) 
 
 
 def _job_metadata(job: str, index: int | None) -> Mapping[str, Mapping[str, str]]:
-    """The labels and annotations of a pod of a Job; `index` is None unless it is indexed."""
+    """Return the labels and annotations of a pod of a Job; `index` is None unless it is indexed."""
     uid = generated_uid("Job", ("", job))
     labels = {"job-name": job, f"{_BATCH}/job-name": job, "controller-uid": uid, f"{_BATCH}/controller-uid": uid}
     if index is None:
@@ -278,12 +278,12 @@ def _cron_job(obj: JSON) -> Iterator[TemplateUse]:
 def _job_set(obj: JSON) -> Iterator[TemplateUse]:
     """Each replicated job is so many Jobs, which are indexed unless they say otherwise."""
     place: Path = ("spec", "replicatedJobs")
-    found = value_at(obj, place)
-    for number, each in enumerate(found if isinstance(found, list) else ()):
+    jobs = value_at(obj, place)
+    for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
         where: Path = (*place, number)
-        label = value_at(each, ("name",)) or number
-        mode = value_at(each, ("template", "spec", "completionMode"))
-        for index in range(_limited(_count(each, where, "replicas", 1), where)):
+        label = value_at(job, ("name",)) or number
+        mode = value_at(job, ("template", "spec", "completionMode"))
+        for index in range(_limited(_count(job, where, "replicas", 1), where)):
             name = f"{object_name(obj)}-{label}-{index}"
             for use in _job(obj, (*where, "template"), name, indexed=mode != "NonIndexed"):
                 if value_at(obj, ("spec", "suspend")) is True:
@@ -292,7 +292,7 @@ def _job_set(obj: JSON) -> Iterator[TemplateUse]:
 
 
 def _leader_worker_set(obj: JSON) -> Iterator[TemplateUse]:
-    """Groups of `size` pods: a leader, which may have a template of its own, and workers."""
+    """Yield groups of `size` pods: a leader, which may have a template of its own, and workers."""
     name, base = object_name(obj), ("spec", "leaderWorkerTemplate")
     groups = _count(obj, (), "spec.replicas", 1)
     size = _count(obj, (), "spec.leaderWorkerTemplate.size", 1)
@@ -309,7 +309,7 @@ def _leader_worker_set(obj: JSON) -> Iterator[TemplateUse]:
 
 
 def _ray(base: str) -> Uses:
-    """A head and groups of workers; `base` is the path of the cluster's spec."""
+    """Yield a head and groups of workers; `base` is the path of the cluster's spec."""
     head = PodTemplateRow(f"{base}.headGroupSpec.template", (), name="{name}-head-")
     workers = PodTemplateRow(
         "template", ("replicas", "numOfHosts"), f"{base}.workerGroupSpecs", "groupName", "{name}-{item}-worker-"
@@ -323,7 +323,7 @@ def _ray(base: str) -> Uses:
 
 
 def _virtual_machine(base: str) -> Uses:
-    """The pod virt-launcher that runs a virtual machine; `base` is the path of the machine's spec."""
+    """Yield the pod virt-launcher that runs a virtual machine; `base` is the path of the machine's spec."""
 
     def uses(obj: JSON) -> Iterator[TemplateUse]:
         path: Path = tuple(base.split("."))
@@ -340,18 +340,19 @@ def _virtual_machine(base: str) -> Uses:
 
 
 def _launcher(spec: JSON) -> JSON:
-    """The pod's spec: claims and the choice of nodes as in the machine's spec, one container with its devices."""
+    """Return the pod's spec: claims and choice of nodes as in the machine's spec, one container with its devices."""
     domain = value_at(spec, ("domain",)) or {}
     requests = dict(value_at(domain, ("resources", "requests")) or {})
     if (guest := value_at(domain, ("memory", "guest"))) is not None:
         requests.setdefault("memory", guest)
     limits = dict(value_at(domain, ("resources", "limits")) or {})
     claims = []
-    for each in (*(value_at(domain, ("devices", "gpus")) or ()), *(value_at(domain, ("devices", "hostDevices")) or ())):
-        if name := value_at(each, ("claimName",)):
-            request = value_at(each, ("requestName",))
+    devices = value_at(domain, ("devices",)) or {}
+    for device in (*(value_at(devices, ("gpus",)) or ()), *(value_at(devices, ("hostDevices",)) or ())):
+        if name := value_at(device, ("claimName",)):
+            request = value_at(device, ("requestName",))
             claims.append({"name": name, "request": request} if request else {"name": name})
-        elif resource := value_at(each, ("deviceName",)):
+        elif resource := value_at(device, ("deviceName",)):
             limits[resource] = int(limits.get(resource, 0)) + 1
     resources = {"requests": requests, "limits": limits, "claims": claims}
     kept = ("resourceClaims", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName")

@@ -112,27 +112,27 @@ def is_core_kind(obj: JSON) -> bool:
 
 def checked_core_object(obj: JSON, profile: ServerProfile) -> tuple[TopLevel | None, list[Problem]]:
     """Decode an object of a core kind; return its model, None if it is of no use, and what is wrong with it."""
-    found = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
-    found = found or list(field_problems(str(obj["kind"]), obj, profile))
-    if any(each.type is not ProblemType.UNKNOWN for each in found):
-        return None, found
-    value, problems = read_as(CORE_KINDS[str(obj["kind"])], obj, profile)
-    known = {each.field for each in found}
-    found += [each for each in problems if each.field not in known]
-    return value, found if value is None else [*found, *validate_core_object(value)]
+    problems = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
+    problems = problems or list(field_problems(str(obj["kind"]), obj, profile))
+    if any(problem.type is not ProblemType.UNKNOWN for problem in problems):
+        return None, problems
+    value, more = read_as(CORE_KINDS[str(obj["kind"])], obj, profile)
+    known = {problem.field for problem in problems}
+    problems += [problem for problem in more if problem.field not in known]
+    return value, problems if value is None else [*problems, *validate_core_object(value)]
 
 
 def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -> list[Problem]:
     """Return what an API server would refuse in an object with pod templates, as far as it is known here."""
     group, kind = kind_key(obj)
-    found = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
-    typed = group in _TYPED and not found
+    problems = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
+    typed = group in _TYPED and not problems
     if typed:
-        found += field_problems(kind, obj, profile)
+        problems += field_problems(kind, obj, profile)
     name = object_name(obj)
-    found += dns_subdomain(name, "metadata.name") if name else [required("metadata.name")]
-    if found:
-        return found
+    problems += dns_subdomain(name, "metadata.name") if name else [required("metadata.name")]
+    if problems:
+        return problems
     try:
         uses = {use.path: use for use in kinds.uses(obj) or ()}
     except WorkloadError as error:
@@ -143,9 +143,9 @@ def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -
     for path, use in uses.items():
         where = join_path(path)
         if not typed:
-            found += field_problems("PodTemplateSpec", use.template, profile, where)
-        found += [_below(where, each) for each in template_problems(use.template, profile)]
-    return found
+            problems += field_problems("PodTemplateSpec", use.template, profile, where)
+        problems += [_below(where, problem) for problem in template_problems(use.template, profile)]
+    return problems
 
 
 def template_problems(template: JSON, profile: ServerProfile) -> list[Problem]:
@@ -210,10 +210,10 @@ def made_pod(use: TemplateUse, namespace: str, name: str, index: int = 0) -> JSO
 def _is_owned(pod: JSON, use: TemplateUse) -> bool:
     """Whether a pod belongs to the controller; of a Deployment, to any of its ReplicaSets."""
     _, kind, name = use.owner
-    for each in pod["metadata"].get("ownerReferences") or ():
-        if each.get("controller") and each.get("kind") == kind:
-            found = str(each.get("name"))
-            if found == name or (kind == "ReplicaSet" and found.rpartition("-")[0] == name.rpartition("-")[0]):
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == kind:
+            own = str(owner.get("name"))
+            if own == name or (kind == "ReplicaSet" and own.rpartition("-")[0] == name.rpartition("-")[0]):
                 return True
     return False
 
@@ -256,7 +256,7 @@ def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -
 
 
 def _only_on(affinity: JSON | None, node: str) -> JSON:
-    """The affinity with the node instead of its required terms, as the controller writes it."""
+    """Return the affinity with the node instead of its required terms, as the controller writes it."""
     required = {"key": _NODE_NAME_FIELD, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [required]}]}
     inner = dict((affinity or {}).get("nodeAffinity") or {})
@@ -265,7 +265,7 @@ def _only_on(affinity: JSON | None, node: str) -> JSON:
 
 
 def _daemon_node(pod: JSON) -> str:
-    """The node of a DaemonSet's pod: where it runs, or the one that its affinity names."""
+    """Return the node of a DaemonSet's pod: where it runs, or the one that its affinity names."""
     spec: JSON = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
