@@ -200,9 +200,10 @@ class ExplainTarget:
 
     def problem(self, claims: Sequence[JSON], nodes: Sequence[JSON]) -> AllocationProblem:
         """Return the problem of allocating these claims together while all others keep their devices."""
-        keys = {object_key(each) for each in claims}
+        keys = {object_key(claim) for claim in claims}
         snapshot = self.snapshot
-        allocated = tuple(each for each in snapshot.claims if object_key(each) not in keys and claim_allocation(each))
+        others = (claim for claim in snapshot.claims if object_key(claim) not in keys)
+        allocated = tuple(filter(claim_allocation, others))
         features = SchedulerFeatures.of(snapshot.profile)
         unallocated = tuple(map(deallocated, claims))
         return AllocationProblem(
@@ -215,7 +216,7 @@ class ExplainTarget:
             return {}
         if self.unschedulable_reason:
             reasons = {
-                each["metadata"]["name"]: rejection_reason(self.pod, Node.model_validate(each), each) for each in nodes
+                node["metadata"]["name"]: rejection_reason(self.pod, Node.model_validate(node), node) for node in nodes
             }
         else:
             reasons = dict(_rejections(self.snapshot, self.pod, nodes))
@@ -229,11 +230,11 @@ def target_of_claim(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget
         raise ExplainError(
             f"there is no claim {display_name(key)}; claims are: {_known_names(outcome.snapshot.claims_by_key, key)}"
         )
-    placement = next((each for each in outcome.pods if key in each.claims), None)
+    placement = next((placement for placement in outcome.pods if key in placement.claims), None)
     if placement is None:
         return ExplainTarget(outcome, None, None, (claim,))
     target = target_of_pod(outcome, placement.pod)
-    if any(object_key(each) == key for each in target.claims):
+    if any(object_key(pod_claim) == key for pod_claim in target.claims):
         return target
     return ExplainTarget(outcome, target.pod, placement, (claim,))
 
@@ -246,7 +247,7 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
         raise ExplainError(f"there is no pod {display_name(key)} that waits or runs; pods are: {known}")
     pod = pod_of(raw_pod)
     claims = outcome.snapshot.claims_by_key
-    pod_claims = tuple(claims[each] for each in placement.claims if each in claims)
+    pod_claims = tuple(claims[claim] for claim in placement.claims if claim in claims)
     if placement.node is not None:
         return ExplainTarget(outcome, pod, placement, pod_claims)
     try:
@@ -270,8 +271,8 @@ def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:
 
 def _known_names(keys: Mapping[ObjectKey, object], wanted: ObjectKey, limit: int = 12) -> str:
     """Return the first names, and the one that is most like the wanted one, also in another namespace."""
-    names = [display_name(each) for each in keys]
-    elsewhere = next((display_name(each) for each in keys if each[1] == wanted[1]), display_name(wanted))
+    names = [display_name(key) for key in keys]
+    elsewhere = next((display_name(key) for key in keys if key[1] == wanted[1]), display_name(wanted))
     return (shortened(names, limit) or "none") + did_you_mean(elsewhere, names)
 
 
@@ -285,19 +286,17 @@ def _rejections(snapshot: Snapshot, pod: Pod, nodes: Sequence[JSON]) -> Iterator
     """Yield the nodes that reject the pod even if all devices are free, and why."""
     requirements, free_resources = _requirements_of(snapshot, pod), _free_resources(snapshot)
     features = SchedulerFeatures.of(snapshot.profile)
-    for each in nodes:
-        rejection = device_independent_rejection(
-            requirements, Node.model_validate(each), each, free_resources, features
-        )
+    for obj in nodes:
+        rejection = device_independent_rejection(requirements, Node.model_validate(obj), obj, free_resources, features)
         if rejection is not None:
-            yield each["metadata"]["name"], rejection.reason
+            yield obj["metadata"]["name"], rejection.reason
 
 
 def _free_resources(snapshot: Snapshot) -> FreeResources:
     """Return what the pods that have a node leave of each node."""
-    free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
-    for each in snapshot.pods:
-        pod = pod_of(each)
+    free_resources = FreeResources(Node.model_validate(obj) for obj in snapshot.nodes)
+    for obj in snapshot.pods:
+        pod = pod_of(obj)
         if pod.spec.node_name and not is_finished(pod):
             free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
     return free_resources

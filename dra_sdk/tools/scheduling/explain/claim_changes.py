@@ -70,9 +70,9 @@ def request_changes(claim: JSON, inspection: RequestInspection, nodes: Sequence[
 
 def constraint_changes(claim: JSON, nodes: Sequence[JSON]) -> Iterator[ProposedChange]:
     """Propose to remove a constraint."""
-    for index, each in enumerate(claim["spec"]["devices"].get("constraints") or ()):
-        kind = "matchAttribute" if each.get("matchAttribute") else "distinctAttribute"
-        text = f"remove constraint {index} ({kind} {each[kind]})"
+    for index, constraint in enumerate(claim["spec"]["devices"].get("constraints") or ()):
+        kind = "matchAttribute" if constraint.get("matchAttribute") else "distinctAttribute"
+        text = f"remove constraint {index} ({kind} {constraint[kind]})"
         yield propose_edit(ChangeSize.CONSTRAINT, text, claim, (constraint_path(index), REMOVED), nodes)
 
 
@@ -118,11 +118,13 @@ def _smaller_amounts(
         field = (*path, "capacity", "requests", name)
         available = set()
         capacity_request = inspection.request.capacity_request
-        for candidate in (each for each in inspection.matching if not capacity_request.raises_error_for(each.content)):
+        for candidate in inspection.matching:
+            if capacity_request.raises_error_for(candidate.content):
+                continue
             needed = capacity_request.consumed_from(candidate.content) or ()
             used = consumed.get(candidate.id, {}).get(name, 0)
-            available |= {each.available - used for each in needed if each.name == name}
-        for nano in sorted((each for each in available if 0 < each < requested.nano), reverse=True)[:_MAX_AMOUNTS]:
+            available |= {consumption.available - used for consumption in needed if consumption.name == name}
+        for nano in sorted((left for left in available if 0 < left < requested.nano), reverse=True)[:_MAX_AMOUNTS]:
             amount = quantity_text(nano, requested.text)
             text = f"request {inspection.request.reference}: {amount} of {name} instead of {requested.text}"
             yield propose_edit(ChangeSize.AMOUNT, text, claim, (field, amount), nodes)
@@ -174,16 +176,18 @@ def _failing_conjuncts(
     sets: dict[frozenset[_ConjunctKey], tuple[_FailingConjuncts, list[Candidate]]] = {}
     for device in devices:
         conjuncts = tuple(
-            _FailingConjunct(each, conjunct) for each in selectors for conjunct in _conjuncts_failing_on(each, device)
+            _FailingConjunct(selector, conjunct)
+            for selector in selectors
+            for conjunct in _conjuncts_failing_on(selector, device)
         )
         if 0 < len(conjuncts) <= _MAX_CONJUNCTS:
-            sets.setdefault(frozenset(each.key for each in conjuncts), (conjuncts, []))[1].append(device)
-    return sorted(sets.values(), key=lambda each: (len(each[0]), -len(each[1])))[:_MAX_CONJUNCT_SETS]
+            sets.setdefault(frozenset(failing.key for failing in conjuncts), (conjuncts, []))[1].append(device)
+    return sorted(sets.values(), key=lambda entry: (len(entry[0]), -len(entry[1])))[:_MAX_CONJUNCT_SETS]
 
 
 def _conjuncts_failing_on(selector: InspectedSelector, device: Candidate) -> list[Conjunct]:
     try:
-        return [each for each, holds in selector.verdicts(device.content) if not holds]
+        return [conjunct for conjunct, holds in selector.verdicts(device.content) if not holds]
     except cel.CelCompileError:
         return []
 
@@ -199,7 +203,7 @@ def _other_constants(
             if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
                 values[field.text] += 1
                 raw[field.text] = field.value
-    for text, _ in sorted(values.items(), key=lambda each: (_constant_order(raw[each[0]]), -each[1]))[:_MAX_CONSTANTS]:
+    for text, _ in sorted(values.items(), key=lambda item: (_constant_order(raw[item[0]]), -item[1]))[:_MAX_CONSTANTS]:
         edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
         if edit is not None:
             description = f"{failing.selector.location}: {edit.text}"
@@ -230,7 +234,7 @@ def _other_constants_together(
 
 
 def _edit_for(device: Candidate, failing: _FailingConjunct, text: str) -> Edit | None:
-    """The edit of an expression by which a conjunct compares with the value that a device has; None if none does."""
+    """Return the edit after which a conjunct compares with the value that a device has; None if there is none."""
     for field in failing.conjunct.fields(device.content.view):
         if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
             edit = compared_with(text, failing.conjunct, field.value)
@@ -251,9 +255,9 @@ def _presence_checks(
     guards: dict[int, tuple[Conjunct, str]] = {}
     for device in devices:
         for conjunct in _conjuncts_failing_on(selector, device):
-            missing = [each.path for each in conjunct.fields(device.content.view) if each.missing]
+            missing = [field.path for field in conjunct.fields(device.content.view) if field.missing]
             if missing and conjunct.offset not in guards and conjunct.holds(device.content.view) is None:
-                guards[conjunct.offset] = conjunct, " && ".join(f"has({each})" for each in missing)
+                guards[conjunct.offset] = conjunct, " && ".join(f"has({path})" for path in missing)
     text = selector.text
     for conjunct, guard in guards.values():
         edited = f"{text[: conjunct.offset]}({guard} && {text[conjunct.offset : conjunct.end]}){text[conjunct.end :]}"
@@ -273,40 +277,39 @@ class _SelectorEditor:
     def without(self, conjuncts: _FailingConjuncts, count: int) -> ProposedChange:
         """Propose to remove all these conjuncts."""
         texts: dict[int, tuple[InspectedSelector, str]] = {}
-        for each in sorted(conjuncts, key=lambda failing: -failing.conjunct.offset):
-            selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
-            texts[id(each.selector)] = selector, without(text, each.conjunct).expression
-        size = ChangeSize.CLASS if any(each.selector.is_of_class for each in conjuncts) else ChangeSize.CONJUNCT
-        locations = dict.fromkeys(each.selector.location for each in conjuncts)
+        for conjunct in sorted(conjuncts, key=lambda failing: -failing.conjunct.offset):
+            selector, text = texts.get(id(conjunct.selector), (conjunct.selector, conjunct.selector.text))
+            texts[id(conjunct.selector)] = selector, without(text, conjunct.conjunct).expression
+        size = ChangeSize.CLASS if any(failing.selector.is_of_class for failing in conjuncts) else ChangeSize.CONJUNCT
+        locations = dict.fromkeys(failing.selector.location for failing in conjuncts)
         descriptions = []
         for location in locations:
-            removed = [each.conjunct.text for each in conjuncts if each.selector.location == location]
+            removed = [failing.conjunct.text for failing in conjuncts if failing.selector.location == location]
             descriptions.append(f"{location}: remove {' and '.join(removed)}")
         change = self.propose(size, "; ".join(descriptions), list(texts.values()))
-        return replace(
-            change, extent=1000 * len(conjuncts) - min(count, 999), parts=frozenset(each.key for each in conjuncts)
-        )
+        parts = frozenset(failing.key for failing in conjuncts)
+        return replace(change, extent=1000 * len(conjuncts) - min(count, 999), parts=parts)
 
     def with_values_of(self, device: Candidate, conjuncts: _FailingConjuncts) -> ProposedChange | None:
         """Propose what a device has in place of the constants, and to remove the other conjuncts; None if all are."""
         texts: dict[int, tuple[InspectedSelector, str]] = {}
         descriptions: dict[str, list[str]] = {}
         removed = 0
-        for each in sorted(conjuncts, key=lambda failing: (failing.selector.location, -failing.conjunct.offset)):
-            selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
-            edit = _edit_for(device, each, text)
+        for conjunct in sorted(conjuncts, key=lambda failing: (failing.selector.location, -failing.conjunct.offset)):
+            selector, text = texts.get(id(conjunct.selector), (conjunct.selector, conjunct.selector.text))
+            edit = _edit_for(device, conjunct, text)
             removed += edit is None
             said = edit.text if edit else f"remove {each.conjunct.text}"
             descriptions.setdefault(selector.location, []).insert(0, said)
-            texts[id(selector)] = selector, (edit or without(text, each.conjunct)).expression
+            texts[id(selector)] = selector, (edit or without(text, conjunct.conjunct)).expression
         if removed == len(conjuncts):
             return None
         size = ChangeSize.CONJUNCT if removed else ChangeSize.CONSTANT
         text = "; ".join(f"{location}: {' and '.join(said)}" for location, said in descriptions.items())
         change = self.propose(size, text, list(texts.values()))
-        if any(each.selector.is_of_class for each in conjuncts):
+        if any(failing.selector.is_of_class for failing in conjuncts):
             change = replace(change, size=ChangeSize.CLASS)
-        return replace(change, extent=1000 * removed, parts=frozenset(each.key for each in conjuncts))
+        return replace(change, extent=1000 * removed, parts=frozenset(failing.key for failing in conjuncts))
 
     def propose(self, size: ChangeSize, text: str, texts: Sequence[tuple[InspectedSelector, str]]) -> ProposedChange:
         """Propose other expressions for selectors."""

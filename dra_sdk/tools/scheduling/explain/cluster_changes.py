@@ -43,8 +43,8 @@ def _claims_deallocated_together(
     if not _without_claims(problem, set(keys)).allocate_on(inspection.node).fits:
         return
     needed = list(keys)
-    for each in keys:
-        fewer = [key for key in needed if key != each]
+    for key in keys:
+        fewer = [other for other in needed if other != key]
         if _without_claims(problem, set(fewer)).allocate_on(inspection.node).fits:
             needed = fewer
     names = ", ".join(map(display_name, needed))
@@ -63,13 +63,13 @@ def _claims_deallocated_together(
 
 def _without_claims(problem: AllocationProblem, keys: set[ObjectKey]) -> AllocationProblem:
     return problem.with_changes(
-        allocated_claims=tuple(each for each in problem.allocated_claims if object_key(each) not in keys)
+        allocated_claims=tuple(claim for claim in problem.allocated_claims if object_key(claim) not in keys)
     )
 
 
 def _claims_in_use(problem: AllocationProblem, inspection: NodeInspection) -> dict[ObjectKey, list[str]]:
     """Return the claims that hold devices in the pools of this node that the requests match, and these devices."""
-    pools = {each.pool.id for request in inspection.requests for each in request.closest}
+    pools = {candidate.pool.id for request in inspection.requests for candidate in request.closest}
     in_use: dict[ObjectKey, list[str]] = {}
     for claim in problem.allocated_claims:
         for result in claim_results(claim):
@@ -83,10 +83,10 @@ def taints_removed(inspection: NodeInspection) -> Iterator[ProposedChange]:
     taints: dict[str, list[str]] = {}
     pools = set()
     for inspected in inspection.requests:
-        for each in inspected.closest:
-            for taint in untolerated_taints(each.device.taints, inspected.request.tolerations):
-                taints.setdefault(taint_text(taint), []).append(each.id.device)
-                pools.add(each.pool.id)
+        for candidate in inspected.closest:
+            for taint in untolerated_taints(candidate.device.taints, inspected.request.tolerations):
+                taints.setdefault(taint_text(taint), []).append(candidate.id.device)
+                pools.add(candidate.pool.id)
     for text, devices in taints.items():
         names = ", ".join(dict.fromkeys(devices))
         yield ProposedChange(
@@ -101,7 +101,7 @@ def taints_removed(inspection: NodeInspection) -> Iterator[ProposedChange]:
 
 def _without_taint(problem: AllocationProblem, text: str, pools: set[tuple[str, str]]) -> AllocationProblem:
     slices = tuple(
-        _slice_without_taint(each.json, text) if each.pool in pools else each.json for each in problem.inventory.slices
+        _slice_without_taint(part.json, text) if part.pool in pools else part.json for part in problem.inventory.slices
     )
     return problem.with_changes(slices=slices, rules=())
 
@@ -129,12 +129,14 @@ def pools_completed(problem: AllocationProblem, inspection: NodeInspection) -> I
 
 
 def _with_complete_pool(problem: AllocationProblem, pool_id: tuple[str, str]) -> AllocationProblem:
-    current = [each for each in problem.inventory.slices if each.pool == pool_id]
-    newest = max(each.generation for each in current)
-    count = sum(1 for each in current if each.generation == newest)
+    current = [pool_slice for pool_slice in problem.inventory.slices if pool_slice.pool == pool_id]
+    newest = max(pool_slice.generation for pool_slice in current)
+    count = sum(1 for pool_slice in current if pool_slice.generation == newest)
     slices = tuple(
-        _with_slice_count(each.json, count) if each.pool == pool_id and each.generation == newest else each.json
-        for each in problem.inventory.slices
+        _with_slice_count(pool_slice.json, count)
+        if pool_slice.pool == pool_id and pool_slice.generation == newest
+        else pool_slice.json
+        for pool_slice in problem.inventory.slices
     )
     return problem.with_changes(slices=slices, rules=())
 

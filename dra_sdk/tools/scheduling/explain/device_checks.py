@@ -56,9 +56,9 @@ class DeviceFunnel:
 
     def apply(self, kind: str, label: str, check: DeviceCheck, *, omit_if_passed: bool = False) -> None:
         """Apply a check; with `omit_if_passed`, it becomes a stage only if a candidate fails."""
-        results = [(each, check(each)) for each in self.left]
-        self.left = [each for each, reasons in results if not reasons]
-        failed = [(each, reason) for each, reasons in results for reason in reasons]
+        results = [(candidate, check(candidate)) for candidate in self.left]
+        self.left = [candidate for candidate, reasons in results if not reasons]
+        failed = [(candidate, reason) for candidate, reasons in results for reason in reasons]
         if failed or not omit_if_passed:
             self.stages.append(FunnelStage(kind, label, len(self.left), tuple(group_failures(failed, self.node))))
 
@@ -74,15 +74,15 @@ def group_failures(failed: Iterable[tuple[Candidate, CheckFailure]], node: str) 
         )
         for (text, position), group in groups.items()
     ]
-    return sorted(failures, key=lambda each: -each.count)
+    return sorted(failures, key=lambda failure: -failure.count)
 
 
 def _details(texts: Sequence[str]) -> tuple[str, ...]:
     """Return each text once, with the number of devices if there are several texts."""
-    counts = Counter(each for each in texts if each)
+    counts = Counter(text for text in texts if text)
     if len(counts) <= 1:
         return tuple(counts)
-    texts = [each if count == 1 else f"{each} ({count} devices)" for each, count in counts.most_common()]
+    texts = [text if count == 1 else f"{text} ({count} devices)" for text, count in counts.most_common()]
     return tuple(limited(texts, _MAX_DETAILS))
 
 
@@ -96,8 +96,8 @@ def taints_tolerated(request: Request) -> DeviceCheck:
     """Check that its taints are tolerated."""
 
     def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        found = untolerated_taints(candidate.device.taints, request.tolerations)
-        return [CheckFailure(f"with taint {taint_text(each)}, which is not tolerated") for each in found]
+        untolerated = untolerated_taints(candidate.device.taints, request.tolerations)
+        return [CheckFailure(f"with taint {taint_text(taint)}, which is not tolerated") for taint in untolerated]
 
     return check
 
@@ -117,7 +117,7 @@ def not_in_use(problem: AllocationProblem, node: str) -> DeviceCheck:
 def holder_names(problem: AllocationProblem, candidate: Candidate) -> str:
     """Return the names of the claims that hold a device."""
     holders = problem.claims_by_device.get(candidate.id, ())
-    return ", ".join(display_name(object_key(each)) for each in holders) or "an unknown claim"
+    return ", ".join(display_name(object_key(claim)) for claim in holders) or "an unknown claim"
 
 
 def capacity_available(problem: AllocationProblem, request: Request, *, when_unused: bool = False) -> DeviceCheck:
@@ -134,10 +134,10 @@ def capacity_available(problem: AllocationProblem, request: Request, *, when_unu
         used = {} if when_unused else problem.allocated.aggregated_capacity.get(candidate.id, {})
         held = f", the rest is held by {holder_names(problem, candidate)}" if candidate.id in holders else ""
         failures = []
-        for each in needed:
-            if used.get(each.name, 0) + each.amount.nano > each.available:
-                left = _amount_left(each.available, used.get(each.name, 0), each.amount.text)
-                reason = f"short of capacity {each.name}: {each.amount.text} needed"
+        for consumption in needed:
+            if used.get(consumption.name, 0) + consumption.amount.nano > consumption.available:
+                left = _amount_left(consumption.available, used.get(consumption.name, 0), consumption.amount.text)
+                reason = f"short of capacity {consumption.name}: {consumption.amount.text} needed"
                 failures.append(CheckFailure(reason, f"{left}{held}"))
         return failures
 
@@ -150,7 +150,7 @@ def _unsatisfiable(request: Request, candidate: Candidate) -> CheckFailure:
     missing = [name for name in request.capacity_request.amounts if name not in capacities]
     if missing:
         return CheckFailure(f"without capacity {', '.join(missing)}", f"it has {', '.join(capacities) or 'none'}")
-    requested = ", ".join(f"{name}: {each.text}" for name, each in request.capacity_request.amounts.items())
+    requested = ", ".join(f"{name}: {amount.text}" for name, amount in request.capacity_request.amounts.items())
     return CheckFailure(f"whose request policy does not allow {requested}")
 
 
@@ -177,7 +177,7 @@ def counters_available(problem: AllocationProblem) -> DeviceCheck:
         available = left.available(pool)
         if available.overdrawn:
             return (CheckFailure(f"in pool {pool.name}, whose counters are overdrawn"),)
-        short = [(each, value) for each, value in device.counters if available.counters.get(each, value) < value]
+        short = [(name, value) for name, value in device.counters if available.counters.get(name, value) < value]
         return [_counter_shortage(problem, pool, short, available.counters)] if short else ()
 
     return check
@@ -192,11 +192,11 @@ def _counter_shortage(
     problem: AllocationProblem, pool: Pool, short: Sequence[tuple[CounterId, int]], left: Mapping[CounterId, int]
 ) -> CheckFailure:
     """Name one counter that is short, if possible not a numbered slot, and who holds it."""
-    counter, needed = next((each for each in short if not each[0][1][-1:].isdigit()), short[0])
+    counter, needed = next((entry for entry in short if not entry[0][1][-1:].isdigit()), short[0])
     counter_set, name = counter
     total = pool.counters[counter]
     like = _example_quantity(pool, counter)
-    amounts = [quantity_text(each, like) for each in (needed, left[counter], total)]
+    amounts = [quantity_text(amount, like) for amount in (needed, left[counter], total)]
     detail = f"{counter_set}: {amounts[0]} needed, {amounts[1]} of {amounts[2]} left"
     holders = shortened(list(_counter_holders(problem, pool, counter)), _MAX_HOLDERS)
     return CheckFailure(f"short of counter {name}", f"{detail}; {holders}" if holders else detail)
@@ -204,8 +204,8 @@ def _counter_shortage(
 
 def _example_quantity(pool: Pool, counter: CounterId) -> str:
     """Return a quantity of the counter as the slice has it, to show its suffix."""
-    for each in pool.counter_consumers:
-        for consumed in each.json.get("consumesCounters") or ():
+    for device in pool.counter_consumers:
+        for consumed in device.json.get("consumesCounters") or ():
             value = (consumed.get("counters") or {}).get(counter[1])
             if consumed["counterSet"] == counter[0] and value:
                 return str(value["value"])
@@ -216,7 +216,7 @@ def _counter_holders(problem: AllocationProblem, pool: Pool, counter: CounterId)
     """Yield who consumes a counter: `gpu-0-mig-1g is held by a`."""
     for device in pool.counter_consumers:
         if problem.allocated.is_in_use(device.id) and counter in dict(device.counters):
-            names = ", ".join(display_name(object_key(each)) for each in problem.claims_by_device.get(device.id, ()))
+            names = ", ".join(display_name(object_key(claim)) for claim in problem.claims_by_device.get(device.id, ()))
             yield f"{device.id.device} is held by {names}" if names else f"{device.id.device} is in use"
 
 

@@ -71,7 +71,7 @@ def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: 
     """Explain a pod of a snapshot that is already scheduled."""
     target = target_of_pod(outcome, parse_key(pod))
     assert target.placement is not None
-    found = tuple(_explain(target, object_key(each), node) for each in target.claims)
+    explanations = tuple(_explain(target, object_key(claim), node) for claim in target.claims)
     name, node_name = display_name(target.placement.pod), target.placement.node or ""
     reason = target.unschedulable_reason or target.placement.reason
     return PodExplanation(
@@ -79,7 +79,7 @@ def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: 
         bool(node_name),
         f"pod {name} runs on {node_name}" if node_name else f"pod {name} cannot run: {reason}",
         node_name,
-        found,
+        explanations,
     )
 
 
@@ -93,7 +93,7 @@ def parse_key(text: ObjectKey | str) -> ObjectKey:
 
 def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explanation:
     nodes = select_nodes(target.snapshot, node)
-    claim = next(each for each in target.claims if object_key(each) == key)
+    claim = next(claim for claim in target.claims if object_key(claim) == key)
     if claim_allocation(claim) is not None and node in {None, _node_of(target, key)}:
         return _explain_allocated(target, claim)
     problem = _problem_of(target, claim, nodes)
@@ -105,9 +105,9 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
         notes = (classes,) if missing_class(claim, problem.classes) else ()
         return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
     inspections = inspect_nodes(problem, target.rejections(nodes))
-    fitting = next((each for each in inspections if each.report.fits), None)
+    fitting = next((inspection for inspection in inspections if inspection.report.fits), None)
     # An error on any node is an error for the pod, even if the claim fits on another node.
-    if fitting is not None and not target.unschedulable_reason and not any(each.report.final for each in inspections):
+    if fitting is not None and not target.unschedulable_reason and not any(other.report.final for other in inspections):
         return _explain_fit(target, problem, fitting, key, inspections)
     return _explain_failure(target, problem, inspections, key)
 
@@ -115,8 +115,8 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
 def _problem_of(target: ExplainTarget, claim: JSON, nodes: Sequence[JSON]) -> AllocationProblem:
     """Return the problem with the other claims of the pod, if the claim could be allocated without them."""
     alone = target.problem([claim], nodes)
-    waiting = [each for each in target.claims if claim_allocation(each) is None]
-    others = [each for each in waiting if object_key(each) != object_key(claim)]
+    waiting = [pod_claim for pod_claim in target.claims if claim_allocation(pod_claim) is None]
+    others = [other for other in waiting if object_key(other) != object_key(claim)]
     if not others or claim_allocation(claim) is not None or not _fits_somewhere(alone):
         return alone
     return target.problem([*others, claim], nodes)
@@ -124,8 +124,8 @@ def _problem_of(target: ExplainTarget, claim: JSON, nodes: Sequence[JSON]) -> Al
 
 def _fits_somewhere(problem: AllocationProblem) -> bool:
     """Return whether the claims fit on a node; stops at a node on which the search takes too many steps."""
-    attempts = (problem.allocate_on(each) for each in problem.nodes)
-    return next((each.fits for each in attempts if each.fits or each.given_up), False)
+    attempts = (problem.allocate_on(node) for node in problem.nodes)
+    return next((attempt.fits for attempt in attempts if attempt.fits or attempt.given_up), False)
 
 
 def _node_of(target: ExplainTarget, key: ObjectKey) -> str:
@@ -148,7 +148,7 @@ def _explain_allocated(target: ExplainTarget, claim: JSON) -> Explanation:
     nodes = target.snapshot.nodes_by_name
     reports: tuple[NodeReport, ...] = ()
     if node_name in nodes:
-        reports = tuple(each.report for each in inspect_nodes(target.problem([claim], [nodes[node_name]]), {}))
+        reports = tuple(node.report for node in inspect_nodes(target.problem([claim], [nodes[node_name]]), {}))
     got = _allocated_devices(claim_results(claim))
     return Explanation(
         display_name(key),
@@ -165,12 +165,12 @@ def _explain_allocated(target: ExplainTarget, claim: JSON) -> Explanation:
 def _allocated_devices(results: Sequence[JSON]) -> tuple[AllocatedDevice, ...]:
     return tuple(
         AllocatedDevice(
-            each["request"],
-            f"{each['driver']}/{each['pool']}/{each['device']}",
-            bool(each.get("adminAccess")),
-            each.get("consumedCapacity"),
+            result["request"],
+            f"{result['driver']}/{result['pool']}/{result['device']}",
+            bool(result.get("adminAccess")),
+            result.get("consumedCapacity"),
         )
-        for each in results
+        for result in results
     )
 
 
@@ -185,7 +185,7 @@ def _explain_fit(
     assert attempt.allocations is not None
     node_name = fitting.report.example
     got = _allocated_devices(claim_results({"status": {"allocation": attempt.allocations[-1]}}))
-    reports = tuple(merged_report(each) for each in group_nodes(inspections))
+    reports = tuple(merged_report(group) for group in group_nodes(inspections))
     return Explanation(
         display_name(key),
         True,
@@ -202,8 +202,8 @@ def _explain_failure(
     target: ExplainTarget, problem: AllocationProblem, inspections: Sequence[NodeInspection], key: ObjectKey
 ) -> Explanation:
     groups = group_nodes(inspections)
-    reports = tuple(merged_report(each) for each in groups)
-    final = any(each.report.final for each in groups[0]) if groups else False
+    reports = tuple(merged_report(group) for group in groups)
+    final = any(group.report.final for group in groups[0]) if groups else False
     notes = ("The scheduler reports this as an error for the pod and tries no other node.",) if final else ()
     changes: tuple[SuggestedChange, ...] = ()
     tried = 0
@@ -222,7 +222,7 @@ def suggest_changes(
 ) -> tuple[tuple[SuggestedChange, ...], int]:
     """Return the changes that help, the smallest first, and how many were tried."""
     inspections = [group[0] for group in groups][:_MAX_GROUPS]
-    error_nodes = [each.node for group in groups for each in group if each.report.final and not each.report.rejection]
+    error_nodes = [node.node for group in groups for node in group if node.report.final and not node.report.rejection]
     trials = ChangeTrials(problem.with_changes(max_steps=TRIAL_STEPS), error_nodes)
     helpful = trials.helpful(_proposed_changes(snapshot, problem, inspections, pod))
     return tuple(helpful), trials.tried
@@ -231,19 +231,19 @@ def suggest_changes(
 def _proposed_changes(
     snapshot: Snapshot, problem: AllocationProblem, inspections: Sequence[NodeInspection], pod: str
 ) -> Iterator[ProposedChange]:
-    rejecting = [each for each in inspections if each.report.rejection]
-    eligible = [each for each in inspections if not each.report.rejection]
-    for each in rejecting:
-        yield from node_opened(each, pod)
-    nodes = [each.node for each in eligible]
-    for each in eligible:
-        yield from _changes_for_node(problem, each, nodes)
+    rejecting = [inspection for inspection in inspections if inspection.report.rejection]
+    eligible = [inspection for inspection in inspections if not inspection.report.rejection]
+    for inspection in rejecting:
+        yield from node_opened(inspection, pod)
+    nodes = [inspection.node for inspection in eligible]
+    for inspection in eligible:
+        yield from _changes_for_node(problem, inspection, nodes)
     yield from constraint_changes(problem.claim, nodes)
-    for each in eligible:
-        yield from claims_deallocated(problem, each)
-        yield from taints_removed(each)
-        yield from pools_completed(problem, each)
-        yield from node_added(snapshot, each)
+    for inspection in eligible:
+        yield from claims_deallocated(problem, inspection)
+        yield from taints_removed(inspection)
+        yield from pools_completed(problem, inspection)
+        yield from node_added(snapshot, inspection)
 
 
 def _changes_for_node(
@@ -254,7 +254,8 @@ def _changes_for_node(
         return
     failing = failing_requests(inspection.problem.parsed_claim.groups, inspection.requests)
     inspector = RequestInspector(inspection.problem)
-    devices = [each for each in problem.inventory.node_devices(inspection.node).candidates if each.on_node]
-    for each in failing or inspection.requests:
-        yield from request_changes(problem.claim, each, nodes)
-        yield from selector_changes(problem, each, list(inspector.selectors(each.request)), devices, nodes)
+    candidates = problem.inventory.node_devices(inspection.node).candidates
+    devices = [candidate for candidate in candidates if candidate.on_node]
+    for inspected in failing or inspection.requests:
+        yield from request_changes(problem.claim, inspected, nodes)
+        yield from selector_changes(problem, inspected, list(inspector.selectors(inspected.request)), devices, nodes)

@@ -184,8 +184,8 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON: fields in camelCase, without empty ones."""
-        found: dict[str, Any] = _json(self)
-        return found
+        as_json: dict[str, Any] = _json(self)
+        return as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +207,17 @@ class PodExplanation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON: fields in camelCase, without empty ones."""
-        found: dict[str, Any] = _json(self)
-        return found
+        as_json: dict[str, Any] = _json(self)
+        return as_json
 
 
 def _json(value: Any) -> Any:
     if is_dataclass(value):
-        named = {each.name: _json(getattr(value, each.name)) for each in fields(value)}
-        return {_camel(name): each for name, each in named.items() if each not in (None, "", [], {})}
+        named = {field.name: _json(getattr(value, field.name)) for field in fields(value)}
+        return {_camel(name): text for name, text in named.items() if text not in (None, "", [], {})}
     if isinstance(value, Mapping):
-        return {key: _json(each) for key, each in value.items()}
-    return [_json(each) for each in value] if isinstance(value, tuple | list) else value
+        return {key: _json(element) for key, element in value.items()}
+    return [_json(element) for element in value] if isinstance(value, tuple | list) else value
 
 
 def _camel(name: str) -> str:

@@ -70,7 +70,7 @@ def failure_summary(claim: str, reports: Sequence[NodeReport]) -> str:
     """Return why the claim cannot be allocated, on the node that is nearest to a solution."""
     if not reports:
         return f"{claim} cannot be allocated: there are no nodes"
-    nodes = sum(len(each.nodes) for each in reports)
+    nodes = sum(len(report.nodes) for report in reports)
     where = f"on {reports[0].example}" if nodes == 1 else f"on any of {nodes} nodes"
     return f"{claim} cannot be allocated {where}: {node_reason(reports[0])}"
 
@@ -78,10 +78,10 @@ def failure_summary(claim: str, reports: Sequence[NodeReport]) -> str:
 def list_devices(got: Sequence[AllocatedDevice], node: str) -> str:
     """Return `gpu gets gpu-0 and gpu-1; nic gets nic-3`."""
     by_request: dict[str, list[str]] = {}
-    for each in got:
-        pool, device = each.device.partition("/")[2].rsplit("/", 1)
-        name = device if pool == node else each.device
-        by_request.setdefault(each.request, []).append(f"{name} (admin access)" if each.admin else name)
+    for allocated in got:
+        pool, device = allocated.device.partition("/")[2].rsplit("/", 1)
+        name = device if pool == node else allocated.device
+        by_request.setdefault(allocated.request, []).append(f"{name} (admin access)" if allocated.admin else name)
     return "; ".join(f"{request} gets {_join_names(names)}" for request, names in by_request.items())
 
 
@@ -97,7 +97,7 @@ def node_reason(report: NodeReport) -> str:
         return report.error
     if report.conflicts:
         return report.conflicts[0].text
-    failing = next((each for each in report.requests if not each.enough), None)
+    failing = next((request for request in report.requests if not request.enough), None)
     return request_reason(failing) if failing else "the devices that are left cannot be allocated together"
 
 
@@ -150,15 +150,15 @@ def format_explanation(explanation: Explanation | PodExplanation) -> str:
 def format_explanations(explanations: Sequence[Explanation | PodExplanation]) -> str:
     """Return explanations as text; pods and claims that differ only in their names, such as replicas, share one."""
     alike: dict[str, list[Explanation | PodExplanation]] = {}
-    for each in explanations:
-        alike.setdefault(_without_names(each), []).append(each)
-    return "\n".join(f"{format_explanation(each[0])}{_others_alike(each[1:])}" for each in alike.values())
+    for explanation in explanations:
+        alike.setdefault(_without_names(explanation), []).append(explanation)
+    return "\n".join(f"{format_explanation(group[0])}{_others_alike(group[1:])}" for group in alike.values())
 
 
 def _without_names(explanation: Explanation | PodExplanation) -> str:
-    """The text with numbers in place of the names of the pod and of its claims."""
+    """Return the text with numbers in place of the names of the pod and of its claims."""
     claims = explanation.claims if isinstance(explanation, PodExplanation) else (explanation,)
-    names = dict.fromkeys([explanation.pod, *(each.claim for each in claims)])
+    names = dict.fromkeys([explanation.pod, *(claim.claim for claim in claims)])
     text = format_explanation(explanation)
     for number, name in sorted(enumerate(names), key=lambda numbered: -len(numbered[1])):  # one may begin with another
         text = text.replace(name, f"\0{number}") if name else text
@@ -168,21 +168,25 @@ def _without_names(explanation: Explanation | PodExplanation) -> str:
 def _others_alike(others: Sequence[Explanation | PodExplanation]) -> str:
     if not others:
         return ""
-    names = [each.pod if isinstance(each, PodExplanation) else each.claim for each in others]
+    names = [other.pod if isinstance(other, PodExplanation) else other.claim for other in others]
     kind = "pod" if isinstance(others[0], PodExplanation) else "claim"
     return f"\nThe same is true of {counted(len(names), f'more {kind}')}: {shortened(names, _MAX_ALIKE)}\n"
 
 
 def _pod_lines(explanation: PodExplanation) -> Iterator[str]:
     yield explanation.summary
-    for each in explanation.claims:
+    for claim in explanation.claims:
         yield ""
-        yield from _claim_lines(each)
+        yield from _claim_lines(claim)
 
 
 def _claim_lines(explanation: Explanation) -> Iterator[str]:
     yield explanation.summary
-    shown = [each for each in explanation.reports if each.requests or each.rejection or each.error or each.conflicts]
+    shown = [
+        report
+        for report in explanation.reports
+        if report.requests or report.rejection or report.error or report.conflicts
+    ]
     if explanation.satisfiable:
         shown = shown[:1]
     for index, report in enumerate(shown[:_MAX_GROUPS]):
@@ -190,7 +194,7 @@ def _claim_lines(explanation: Explanation) -> Iterator[str]:
         yield from _node_lines(report, error_in_summary=index == 0)
     if hidden := shown[_MAX_GROUPS:]:
         yield ""
-        yield f"and {counted(sum(len(each.nodes) for each in hidden), 'more node')}; -o yaml shows all"
+        yield f"and {counted(sum(len(report.nodes) for report in hidden), 'more node')}; -o yaml shows all"
     for note in explanation.notes:
         yield ""
         yield note
@@ -207,8 +211,8 @@ def _node_lines(report: NodeReport, *, error_in_summary: bool) -> Iterator[str]:
         return
     if report.error and not error_in_summary:
         yield f"  {report.error}"
-    for each in report.requests:
-        yield from _request_lines(each)
+    for request in report.requests:
+        yield from _request_lines(request)
     for conflict in report.conflicts:
         yield f"  {conflict.text}"
         for detail in conflict.details:
@@ -228,7 +232,7 @@ def _request_lines(report: RequestReport) -> Iterator[str]:
     yield f"{report.devices:>7} accessible from the node{cluster}"
     for index, stage in enumerate(report.stages):
         later = report.stages[index + 1 :]
-        if stage.kind == "class" and any(each.kind == "class" for each in later) and not is_decisive(report, stage):
+        if stage.kind == "class" and any(other.kind == "class" for other in later) and not is_decisive(report, stage):
             continue  # a class has one line, however many selectors it has
         if stage.drops or stage.kind == "class":
             yield from _stage_lines(stage, report)
@@ -274,12 +278,12 @@ def _change_lines(explanation: Explanation) -> Iterator[str]:
         return
     yield "What would help, the smallest change first:"
     changes = enumerate(explanation.changes, 1)
-    texts = [f"{index}. {each.text}{_other_names(each)}{_for_whom(each)}" for index, each in changes]
+    texts = [f"{index}. {change.text}{_other_names(change)}{_for_whom(change)}" for index, change in changes]
     yield from (f"  {text}" for text in limited(texts, _MAX_CHANGES))
 
 
 def _other_names(change: SuggestedChange) -> str:
-    names = [each for each in change.others if each]
+    names = [name for name in change.others if name]
     if not names:
         return ""
     if change.kind == "constant":
@@ -289,5 +293,5 @@ def _other_names(change: SuggestedChange) -> str:
 
 
 def _for_whom(change: SuggestedChange) -> str:
-    """A class belongs to the cluster, so a change of it concerns more than the claim."""
+    """Return a remark for a change of a class: it belongs to the cluster, so more than the claim is concerned."""
     return " (for every claim of the class)" if change.object.startswith("DeviceClass ") else ""

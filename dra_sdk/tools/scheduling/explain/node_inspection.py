@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from dra_sdk.cel.fields import format_value
@@ -60,7 +61,7 @@ def _constraint_conflicts(
 ) -> Iterator[Conflict]:
     """Yield the constraints that each prevent the allocation, or all if only removing all of them helps."""
     count = len(problem.parsed_claim.constraints)
-    sufficient = [each for each in range(count) if _fits_without(problem, node, each)]
+    sufficient = [number for number in range(count) if _fits_without(problem, node, number)]
     if not sufficient and count > 1:
         unconstrained = with_value(problem.claim, constraint_path(0)[:-1], REMOVED)
         sufficient = list(range(count)) if problem.allocate_on(node, [*problem.claims[:-1], unconstrained]).fits else []
@@ -88,9 +89,9 @@ def _constraint_conflict(
     match = constraint.get("matchAttribute")
     name = str(match or constraint["distinctAttribute"])
     details = [
-        f"{each.report.request}: {_values_of_attribute(problem, each, name)}{_count_needed(each)}"
-        for each in inspections
-        if any(number == index for number, _ in constraints_on(problem.parsed_claim, each.request))
+        f"{inspection.report.request}: {_values_of_attribute(problem, inspection, name)}{_count_needed(inspection)}"
+        for inspection in inspections
+        if any(number == index for number, _ in constraints_on(problem.parsed_claim, inspection.request))
     ]
     rule = "no value is shared by enough devices" if match else "there are not enough different values"
     if len(problem.parsed_claim.constraints) > 1 and _fits_with_only(problem, node, index):
@@ -110,7 +111,7 @@ def _values_of_attribute(problem: AllocationProblem, inspection: RequestInspecti
     for candidate in inspection.left:
         attribute = request_attribute(inspection.request, candidate.device, name)
         values = attribute_values(attribute, lists=lists) if attribute is not None else None
-        counts.update(_value_text(each) for each in sorted(values[1], key=str)) if values else counts.update(["none"])
+        counts.update(_value_text(value) for value in sorted(values[1], key=str)) if values else counts.update(["none"])
     texts = [f"{value} ({count} devices)" if count > 1 else value for value, count in counts.most_common()]
     return shortened(texts, _MAX_VALUES)
 
@@ -129,19 +130,21 @@ def _without_counters(raw_slice: JSON) -> JSON:
 
 def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict:
     shared = SharedCounters(problem.allocated)
-    pools = dict.fromkeys(each.pool for found in inspections for each in found.left if each.device.counters)
-    details = [f"{each.report.request}: {_consumption(each)}" for each in inspections if _consumption(each)]
+    candidates = chain.from_iterable(inspection.left for inspection in inspections)
+    pools = dict.fromkeys(candidate.pool for candidate in candidates if candidate.device.counters)
+    consumptions = ((inspection.report.request, _consumption(inspection)) for inspection in inspections)
+    details = [f"{request}: {consumption}" for request, consumption in consumptions if consumption]
     for pool in pools:
         counters = shared.available(pool).counters
         for name in dict.fromkeys(counter_set for counter_set, _ in counters):
-            amounts = _amounts((each[1], value) for each, value in counters.items() if each[0] == name)
+            amounts = _amounts((entry[1], value) for entry, value in counters.items() if entry[0] == name)
             details.append(f"{name} has {amounts} left")
     return Conflict("counters", "there are not enough counters for all devices together", tuple(details))
 
 
 def _consumption(inspection: RequestInspection) -> str:
     """Return what a device of a request consumes."""
-    first = next((each.device for each in inspection.left if each.device.counters), None)
+    first = next((candidate.device for candidate in inspection.left if candidate.device.counters), None)
     if first is None:
         return ""
     count = inspection.request.count or 1
@@ -151,8 +154,8 @@ def _consumption(inspection: RequestInspection) -> str:
 
 def _amounts(counters: Iterable[tuple[str, int]]) -> str:
     """Return `memory 40192Mi, multiprocessors 98`; numbered slots are left out if there are other counters."""
-    found = list(counters)
-    kept = [each for each in found if not each[0][-1:].isdigit()] or found
+    pairs = list(counters)
+    kept = [pair for pair in pairs if not pair[0][-1:].isdigit()] or pairs
     return ", ".join(f"{name} {quantity_text(value, _suffix_like(value))}" for name, value in kept[:_MAX_VALUES])
 
 
@@ -164,10 +167,10 @@ def _suffix_like(nano: int) -> str:
 
 def _device_conflict(inspections: Sequence[RequestInspection]) -> Conflict:
     """Explain that requests compete for the same devices, or for the capacity of a shared device."""
-    devices = {each.id for found in inspections for each in found.left}
-    needed = sum(each.request.count or len(each.left) for each in inspections)
-    names = ", ".join(each.report.request for each in inspections)
-    if any(each.device.allow_multiple for found in inspections for each in found.left):
+    devices = {candidate.id for inspection in inspections for candidate in inspection.left}
+    needed = sum(inspection.request.count or len(inspection.left) for inspection in inspections)
+    names = ", ".join(inspection.report.request for inspection in inspections)
+    if any(candidate.device.allow_multiple for inspection in inspections for candidate in inspection.left):
         text = f"requests {names} each find enough capacity, but not all of them together"
         return Conflict("capacity", text)
     if len(devices) < needed:
@@ -195,9 +198,9 @@ class NodeInspection:
     @property
     def distance(self) -> tuple[bool, int, int]:
         """How far it is from a solution: missing devices first, then how many checks left no device."""
-        failing = [each for each in self.report.requests if not each.enough]
-        missing = sum(max(1, (each.needed or 1) - each.left) for each in failing)
-        passed = sum(1 for each in failing for stage in each.stages if stage.kept)
+        failing = [request for request in self.report.requests if not request.enough]
+        missing = sum(max(1, (request.needed or 1) - request.left) for request in failing)
+        passed = sum(1 for request in failing for stage in request.stages if stage.kept)
         return bool(self.report.rejection), missing, -passed
 
 
@@ -207,8 +210,8 @@ def inspect_nodes(problem: AllocationProblem, rejections: Mapping[str, str]) -> 
     After three nodes on which the search took too many steps, no more are inspected.
     """
     inspector, inspections, given_up = RequestInspector(problem), [], 0
-    for each in problem.nodes:
-        inspections.append(_inspect_node(inspector, each, rejections.get(each["metadata"]["name"], "")))
+    for node in problem.nodes:
+        inspections.append(_inspect_node(inspector, node, rejections.get(node["metadata"]["name"], "")))
         given_up += inspections[-1].given_up
         if given_up == _MAX_GIVEN_UP:
             break
@@ -223,7 +226,7 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     if len(problem.claims) > 1 and not attempt.fits:
         other_claims = problem.allocate_on(node, problem.claims[:-1])
         if other_claims.allocations is None:
-            names = ", ".join(display_name(object_key(each)) for each in problem.claims[:-1])
+            names = ", ".join(display_name(object_key(claim)) for claim in problem.claims[:-1])
             report = NodeReport(name, fits=False, rejection=rejection or f"no devices for claim {names}")
             return NodeInspection(node, report, problem)
         allocated_now = map(with_allocation, problem.claims[:-1], other_claims.allocations)
@@ -233,14 +236,14 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     try:
         parsed = single.parsed_claim
         inspector = inspector if single is problem else RequestInspector(single)
-        requests = tuple(inspector.inspect(parsed, each, node) for each in parsed.requests)
+        requests = tuple(inspector.inspect(parsed, request, node) for request in parsed.requests)
     except AllocationError as error:
         report = NodeReport(name, fits=False, rejection=rejection, error=short_error(error), final=True)
         return NodeInspection(node, report, single)
     conflicts: Sequence[Any] = ()
     if not attempt.fits and (attempt.given_up or not attempt.error) and not failing_requests(parsed.groups, requests):
-        conflicts = find_conflicts(single, node, [each for each in requests if each.report.enough])
-    reports = tuple(each.report for each in requests)
+        conflicts = find_conflicts(single, node, [request for request in requests if request.report.enough])
+    reports = tuple(request.report for request in requests)
     fits = attempt.fits and not rejection
     report = NodeReport(name, fits, rejection, attempt.error, attempt.final, reports, tuple(conflicts))
     return NodeInspection(node, report, single, requests, attempt.given_up)
@@ -251,37 +254,37 @@ def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspecti
 
     Errors that end the scheduling come first, because nothing else matters then; then what is nearest to a solution.
     """
-    found = list(inspections)
+    listed = list(inspections)
     groups: list[list[NodeInspection]] = []
     for key in (_by_values, _by_reasons, _by_last_stage):
-        groups = _group_by(found, key)
+        groups = _group_by(listed, key)
         if len(groups) <= _MAX_GROUPS:
             break
-    for each in groups:
-        each.sort(key=lambda one: one.distance)
-    return sorted(groups, key=lambda each: (not each[0].report.final, not each[0].report.fits, each[0].distance))
+    for group in groups:
+        group.sort(key=lambda one: one.distance)
+    return sorted(groups, key=lambda group: (not group[0].report.final, not group[0].report.fits, group[0].distance))
 
 
 def merged_report(group: Sequence[NodeInspection]) -> NodeReport:
     """Return one report for a group."""
-    return replace(group[0].report, nodes=tuple(each.report.example for each in group))
+    return replace(group[0].report, nodes=tuple(inspection.report.example for inspection in group))
 
 
 def _group_by(inspections: Iterable[NodeInspection], key: Callable[[NodeReport], Any]) -> list[list[NodeInspection]]:
     groups: dict[Any, list[NodeInspection]] = {}
-    for each in inspections:
-        groups.setdefault(key(each.report), []).append(each)
+    for inspection in inspections:
+        groups.setdefault(key(inspection.report), []).append(inspection)
     return list(groups.values())
 
 
 def _by_values(report: NodeReport) -> Any:
     """Group by reasons and the values that devices have."""
-    return _grouping_key(report, lambda each: _failure_reasons(each, values=True))
+    return _grouping_key(report, lambda request: _failure_reasons(request, values=True))
 
 
 def _by_reasons(report: NodeReport) -> Any:
     """Group by reasons."""
-    return _grouping_key(report, lambda each: _failure_reasons(each, values=False))
+    return _grouping_key(report, lambda request: _failure_reasons(request, values=False))
 
 
 def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
@@ -290,24 +293,26 @@ def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
     for stage in report.stages:
         if stage.kind != "class" or stage.kept < (report.needed or 1):
             compare_details = values and stage.kind not in _KINDS_WITH_NAMES
-            for each in stage.drops:
-                details = _distinct_details(each) if compare_details else ()
-                reasons.append((stage.kind, stage.label, each.reason, details))
+            for drop in stage.drops:
+                details = _distinct_details(drop) if compare_details else ()
+                reasons.append((stage.kind, stage.label, drop.reason, details))
     return tuple(reasons)
 
 
 def _distinct_details(drop: FailedDevices) -> tuple[str, ...]:
-    return tuple(each.partition(" (")[0] for each in drop.details)
+    return tuple(detail.partition(" (")[0] for detail in drop.details)
 
 
 def _by_last_stage(report: NodeReport) -> Any:
     """Group by the last check that a device failed."""
     return _grouping_key(
-        report, lambda each: "" if each.enough else next((s.kind for s in reversed(each.stages) if s.drops), "")
+        report,
+        lambda request: "" if request.enough else next((s.kind for s in reversed(request.stages) if s.drops), ""),
     )
 
 
 def _grouping_key(report: NodeReport, of_request: Callable[[RequestReport], Any]) -> Any:
-    requests = tuple((each.enough, of_request(each)) for each in report.requests)
+    requests = tuple((request.enough, of_request(request)) for request in report.requests)
     # Only whether there is an error counts, because errors name devices and nodes.
-    return report.fits, report.rejection, bool(report.error), requests, tuple(each.text for each in report.conflicts)
+    conflicts = tuple(conflict.text for conflict in report.conflicts)
+    return report.fits, report.rejection, bool(report.error), requests, conflicts

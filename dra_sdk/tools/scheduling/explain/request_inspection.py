@@ -83,7 +83,7 @@ class InspectedSelector:
             costly = isinstance(self._expression.verdict(content), cel.CelCostError)
             limit = _MAX_CONJUNCT_COST if costly else cel.MAX_COST
             found = self._verdicts[content] = tuple(
-                (each, each.holds(content.view, limit)) for each in self.conjuncts()
+                (conjunct, conjunct.holds(content.view, limit)) for conjunct in self.conjuncts()
             )
         return found
 
@@ -96,21 +96,23 @@ class InspectedSelector:
         elif isinstance(verdict, cel.CelError):
             yield self._not_evaluated(content, verdict)
         elif not verdict:
-            for each, holds in self.verdicts(content):
+            for conjunct, holds in self.verdicts(content):
                 if holds is False:
                     yield CheckFailure(
-                        f"fail {each.text}", format_fields(each.fields(content.view)), (each.line, each.column)
+                        f"fail {conjunct.text}",
+                        format_fields(conjunct.fields(content.view)),
+                        (conjunct.line, conjunct.column),
                     )
 
     def _not_evaluated(self, content: DeviceContent, error: cel.CelError) -> CheckFailure:
         """Explain which conjunct cannot be evaluated."""
-        for each, holds in self.verdicts(content):
+        for conjunct, holds in self.verdicts(content):
             if holds is not None:
                 continue
             if isinstance(error, cel.CelCostError):
-                return CheckFailure(f"fail {each.text}: {error.problem}", "", (each.line, each.column))
-            explanation = each.explain(content.view)
-            problem = f"on which {each.text} cannot be evaluated: {explanation.problem}"
+                return CheckFailure(f"fail {conjunct.text}: {error.problem}", "", (conjunct.line, conjunct.column))
+            explanation = conjunct.explain(content.view)
+            problem = f"on which {conjunct.text} cannot be evaluated: {explanation.problem}"
             return CheckFailure(problem, format_fields(explanation.fields), (explanation.line, explanation.column))
         return CheckFailure(f"on which it cannot be evaluated: {error.problem}")
 
@@ -157,11 +159,12 @@ class RequestInspector:
         """The number of devices of each pool, in its newest generation."""
         slices = self.problem.inventory.slices
         newest: dict[tuple[str, str], int] = {}
-        for each in slices:
-            newest[each.pool] = max(each.generation, newest.get(each.pool, 0))
+        for pool_slice in slices:
+            newest[pool_slice.pool] = max(pool_slice.generation, newest.get(pool_slice.pool, 0))
         sizes: Counter[tuple[str, str]] = Counter()
-        for each in slices:
-            sizes[each.pool] += len(each.raw_devices) if each.generation == newest[each.pool] else 0
+        for pool_slice in slices:
+            is_newest = pool_slice.generation == newest[pool_slice.pool]
+            sizes[pool_slice.pool] += len(pool_slice.raw_devices) if is_newest else 0
         return sizes
 
     @cached_property
@@ -181,11 +184,11 @@ class RequestInspector:
         """Apply all checks to the devices of a node."""
         problem, name = self.problem, node["metadata"]["name"]
         node_devices = problem.inventory.node_devices(node)
-        funnel = DeviceFunnel(name, [each for each in node_devices.candidates if each.on_node])
+        funnel = DeviceFunnel(name, [candidate for candidate in node_devices.candidates if candidate.on_node])
         accessible = len(funnel.left)
         if unusable := tuple(self._unusable(node_devices)):
             funnel.stages.append(FunnelStage("pool", "", accessible, unusable))
-            accessible += sum(each.count for each in unusable)
+            accessible += sum(drop.count for drop in unusable)
         passing_class = self._select(funnel, request)
         matching = funnel.left
         if request.count is None:
@@ -205,7 +208,7 @@ class RequestInspector:
             tuple(funnel.stages),
             len(funnel.left),
             _enough(request, matching, funnel.left),
-            tuple(short_device_name(each, name) for each in funnel.left[:_MAX_CANDIDATES_NAMED]),
+            tuple(short_device_name(candidate, name) for candidate in funnel.left[:_MAX_CANDIDATES_NAMED]),
         )
         return RequestInspection(problem, request, report, funnel.left, matching, passing_class)
 
@@ -220,12 +223,12 @@ class RequestInspector:
     def _select(self, funnel: DeviceFunnel, request: Request) -> Sequence[Candidate]:
         """Apply the selectors; return the candidates that pass those of the class."""
         passing_class = funnel.left
-        for each in self.selectors(request):
-            funnel.apply(each.kind, f"selector {each.number}", each)
-            passing_class = funnel.left if each.is_of_class else passing_class
+        for selector in self.selectors(request):
+            funnel.apply(selector.kind, f"selector {selector.number}", selector)
+            passing_class = funnel.left if selector.is_of_class else passing_class
         if not self.problem.features.binding_conditions:
             off = (CheckFailure("with binding conditions, but the feature DRADeviceBindingConditions is off"),)
-            funnel.apply("binding", "", lambda each: off if each.device.binding_conditions else (), omit_if_passed=True)
+            funnel.apply("binding", "", lambda left: off if left.device.binding_conditions else (), omit_if_passed=True)
         return passing_class
 
     def _restrict(self, funnel: DeviceFunnel, parsed: ParsedClaim, request: Request, node: JSON) -> None:
@@ -244,8 +247,8 @@ class RequestInspector:
         if problem.features.compatibility_groups:
             funnel.apply("groups", "", groups_compatible(problem), omit_if_passed=True)
         funnel.apply("counters", "", counters_available(problem), omit_if_passed=True)
-        for index, each in constraints_on(parsed, request):
-            check = attribute_present(each, request, lists=problem.features.list_attributes)
+        for index, constraint in constraints_on(parsed, request):
+            check = attribute_present(constraint, request, lists=problem.features.list_attributes)
             funnel.apply("attribute", f"constraint {index}", check, omit_if_passed=True)
 
 
@@ -258,21 +261,21 @@ def _enough(request: Request, matching: Sequence[Candidate], left: Sequence[Cand
 
 def constraints_on(parsed: ParsedClaim, request: Request) -> Iterator[tuple[int, JSON]]:
     """Yield the constraints of a claim that cover a request, with their index."""
-    for index, each in enumerate(parsed.constraints):
-        names = set(each.get("requests") or ())
+    for index, constraint in enumerate(parsed.constraints):
+        names = set(constraint.get("requests") or ())
         if not names or names & {request.base_name, request.reference}:
-            yield index, dict(each)
+            yield index, dict(constraint)
 
 
 def failing_requests(
     groups: Iterable[RequestGroup], inspections: Iterable[RequestInspection]
 ) -> list[RequestInspection]:
     """Return the requests that fail by themselves: those without an alternative that has enough devices."""
-    enough = {id(each.request): each.report.enough for each in inspections}
+    enough = {id(inspection.request): inspection.report.enough for inspection in inspections}
     failing = {
         id(request)
         for group in groups
-        if not any(enough[id(each)] for each in group.alternatives)
+        if not any(enough[id(alternative)] for alternative in group.alternatives)
         for request in group.alternatives
     }
-    return [each for each in inspections if id(each.request) in failing]
+    return [inspection for inspection in inspections if id(inspection.request) in failing]

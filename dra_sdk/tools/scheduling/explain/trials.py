@@ -45,25 +45,25 @@ def _with_value(value: Any, path: ObjectPath, new_value: Any) -> Any:
     value = value or {}
     inner = _with_value(value.get(key), tuple(rest), new_value)
     if inner is REMOVED:
-        return {name: each for name, each in value.items() if name != key}
+        return {name: field for name, field in value.items() if name != key}
     return {**value, key: inner}
 
 
 def path_text(path: ObjectPath) -> str:
     """Return a path as the API server writes it: `spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]`."""
-    return "".join(f".{each}" if str(each).isalpha() else f"[{each}]" for each in path).lstrip(".")
+    return "".join(f".{step}" if str(step).isalpha() else f"[{step}]" for step in path).lstrip(".")
 
 
 def request_path(claim: JSON, request: str) -> ObjectPath:
     """Return the path of what `request` or `request/subrequest` names: its `exactly` or its subrequest."""
     name, _, alternative = request.partition("/")
     requests = claim["spec"]["devices"]["requests"]
-    index = next(at for at, each in enumerate(requests) if each["name"] == name)
+    index = next(at for at, request_ in enumerate(requests) if request_["name"] == name)
     start: ObjectPath = ("spec", "devices", "requests", index)
     if not alternative:
         return (*start, "exactly")
     listed = requests[index]["firstAvailable"]
-    return (*start, "firstAvailable", next(at for at, each in enumerate(listed) if each["name"] == alternative))
+    return (*start, "firstAvailable", next(at for at, request_ in enumerate(listed) if request_["name"] == alternative))
 
 
 def constraint_path(index: int) -> ObjectPath:
@@ -152,41 +152,41 @@ class ChangeTrials:
     def helpful(self, proposals: Iterable[ProposedChange]) -> list[SuggestedChange]:
         """Return the changes that help; if none does alone, the first pair that does."""
         distinct: dict[str, ProposedChange] = {}
-        for each in proposals:
-            distinct.setdefault(each.text, each)
-        ordered = sorted(distinct.values(), key=lambda each: (each.size, each.extent))
-        found = self._try(ordered)
-        if not found:
-            pairs = combinations([each for each in ordered if each.can_be_paired][:_MAX_PAIRED], 2)
-            found = self._try(starmap(_both, pairs), limit=1)
-        return found
+        for proposal in proposals:
+            distinct.setdefault(proposal.text, proposal)
+        ordered = sorted(distinct.values(), key=lambda proposal: (proposal.size, proposal.extent))
+        changes = self._try(ordered)
+        if not changes:
+            pairs = combinations([proposal for proposal in ordered if proposal.can_be_paired][:_MAX_PAIRED], 2)
+            changes = self._try(starmap(_both, pairs), limit=1)
+        return changes
 
     def _try(self, proposals: Iterable[ProposedChange], limit: int = _MAX_TRIED) -> list[SuggestedChange]:
-        found: list[tuple[ProposedChange, str, list[str]]] = []
+        helped: list[tuple[ProposedChange, str, list[str]]] = []
         families: dict[str, list[str]] = {}
-        for each in proposals:
-            if len(found) >= limit or self.tried >= _MAX_TRIED or self.steps >= _MAX_TOTAL_STEPS:
+        for proposal in proposals:
+            if len(helped) >= limit or self.tried >= _MAX_TRIED or self.steps >= _MAX_TOTAL_STEPS:
                 break
-            if any(_makes_unnecessary(helpful, each) for helpful, _, _ in found):
+            if any(_makes_unnecessary(helpful, proposal) for helpful, _, _ in helped):
                 continue
-            node = self._node_for(each)
+            node = self._node_for(proposal)
             if node is None:
                 continue
-            if each.family in families:
-                families[each.family].append(each.name)
+            if proposal.family in families:
+                families[proposal.family].append(proposal.name)
                 continue
             others: list[str] = []
-            if each.family:
-                families[each.family] = others
-            found.append((each, node, others))
-        return [each.change(node, others) for each, node, others in found]
+            if proposal.family:
+                families[proposal.family] = others
+            helped.append((proposal, node, others))
+        return [proposal.change(node, others) for proposal, node, others in helped]
 
     def _node_for(self, proposal: ProposedChange) -> str | None:
         """Return a node on which the claim fits with the change, None if there is none."""
         self.tried += 1
         changed = proposal.apply(self.problem)
-        node = next((each for each in proposal.nodes if self._attempt(changed, each).fits), None)
-        if node is None or any(self._attempt(changed, each).final for each in self.error_nodes):
+        node = next((node for node in proposal.nodes if self._attempt(changed, node).fits), None)
+        if node is None or any(self._attempt(changed, error_node).final for error_node in self.error_nodes):
             return None
         return str(node["metadata"]["name"])
 
@@ -204,10 +204,10 @@ def _makes_unnecessary(helpful: ProposedChange, other: ProposedChange) -> bool:
 
 
 def _both(first: ProposedChange, second: ProposedChange) -> ProposedChange:
-    later, earlier = sorted((first, second), key=lambda each: each.path, reverse=True)
+    later, earlier = sorted((first, second), key=lambda proposal: proposal.path, reverse=True)
     return ProposedChange(
         ChangeSize.PAIR,
         f"{first.text}; and {second.text}",
         lambda problem: earlier.apply(later.apply(problem)),
-        [*first.nodes, *(each for each in second.nodes if each not in first.nodes)],
+        [*first.nodes, *(node for node in second.nodes if node not in first.nodes)],
     )
