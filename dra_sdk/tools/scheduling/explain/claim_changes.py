@@ -299,7 +299,7 @@ class _SelectorEditor:
             selector, text = texts.get(id(conjunct.selector), (conjunct.selector, conjunct.selector.text))
             edit = _edit_for(device, conjunct, text)
             removed += edit is None
-            said = edit.text if edit else f"remove {each.conjunct.text}"
+            said = edit.text if edit else f"remove {conjunct.conjunct.text}"
             descriptions.setdefault(selector.location, []).insert(0, said)
             texts[id(selector)] = selector, (edit or without(text, conjunct.conjunct)).expression
         if removed == len(conjuncts):

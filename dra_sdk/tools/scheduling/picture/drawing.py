@@ -50,7 +50,7 @@ def tag(name: str, /, *children: HtmlContent, **attributes: AttributeValue) -> H
 
 def join(*children: HtmlContent) -> Html:
     """Return several pieces one after the other."""
-    return Html("".join(escaped(each) for each in children if each is not None))
+    return Html("".join(escaped(child) for child in children if child is not None))
 
 
 def escaped(content: Html | str) -> Html:
@@ -66,7 +66,7 @@ def _attribute(key: str, value: AttributeValue) -> str:
 
 
 def _printable(content: str) -> str:
-    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in content)
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in content)
 
 
 class DrawingSize(StrEnum):
@@ -98,10 +98,10 @@ class Drawing:
     @classmethod
     def of(cls, scene: Scene) -> Drawing:
         """Return the drawing for a scene; the more items, the smaller."""
-        count = sum(_item_count(each.frame) for each in scene.cards)
+        count = sum(_item_count(card.frame) for card in scene.cards)
         size = next((size for limit, size in _MAX_ITEMS if count <= limit), DrawingSize.SMALL)
-        drivers = tuple(dict.fromkeys(each.id[0] for each in scene.tiles))
-        return cls(size, {each.key: each.color for each in scene.claims}, drivers)
+        drivers = tuple(dict.fromkeys(tile.id[0] for tile in scene.tiles))
+        return cls(size, {claim.key: claim.color for claim in scene.claims}, drivers)
 
     def colored(self, claim: ObjectKey, style: str = "") -> dict[str, Any]:
         """Return the attributes of an element in a claim's colour; consecutive hues are a golden angle apart."""
@@ -131,16 +131,16 @@ def device_html(device: DeviceTile, drawing: Drawing) -> Html:
         "li",
         tag("b", device.name),
         tag("small", _facts(device)) if full and _facts(device) else None,
-        *[drawing.chip(each.claim, f"{display_name(each.claim)}{_admin_suffix(each)}") for each in device.uses],
-        *([bar_html(each, drawing) for each in capacity_bars(device)] if device.shared else []),
-        *[tag("span", each if full else each.rpartition(":")[0], class_="taint") for each in device_problems(device)],
+        *[drawing.chip(use.claim, f"{display_name(use.claim)}{_admin_suffix(use)}") for use in device.uses],
+        *([bar_html(bar, drawing) for bar in capacity_bars(device)] if device.shared else []),
+        *[tag("span", text if full else text.rpartition(":")[0], class_="taint") for text in device_problems(device)],
         **attributes,
     )
 
 
 def partition_html(device: DeviceTile, drawing: Drawing) -> Html:
     """Return a device that is a partition, in one line."""
-    chips = [drawing.chip(each.claim, f"{display_name(each.claim)}{_admin_suffix(each)}") for each in device.uses]
+    chips = [drawing.chip(use.claim, f"{display_name(use.claim)}{_admin_suffix(use)}") for use in device.uses]
     return tag("li", tag("small", partition_kind(device)), *chips, class_="part", title=device_tooltip(device))
 
 
@@ -156,15 +156,13 @@ def _device_attributes(device: DeviceTile, drawing: Drawing) -> dict[str, Any]:
 
 def device_problems(device: DeviceTile) -> list[str]:
     """Return why a device may not be available although no claim holds it."""
-    return [f"taint {each}" for each in device.taints] + ([device.note] if device.note else [])
+    return [f"taint {taint}" for taint in device.taints] + ([device.note] if device.note else [])
 
 
 def capacity_bars(device: DeviceTile) -> list[AmountBar]:
     """Return the capacities of a shared device as bars."""
     return [
-        AmountBar(
-            name, total, tuple((each.claim, each.consumed[name]) for each in device.uses if name in each.consumed)
-        )
+        AmountBar(name, total, tuple((use.claim, use.consumed[name]) for use in device.uses if name in use.consumed))
         for name, total in device.capacity.items()
     ]
 
@@ -173,7 +171,7 @@ def device_tooltip(device: DeviceTile) -> str:
     """Return everything about a device as text, for a tooltip."""
     lines = ["/".join(device.id)]
     lines += [
-        f"used by claim {display_name(each.claim)}, request {each.request}{_admin_suffix(each)}" for each in device.uses
+        f"used by claim {display_name(use.claim)}, request {use.request}{_admin_suffix(use)}" for use in device.uses
     ]
     lines += ["free"] if not device.uses else []
     lines += device_problems(device)
@@ -183,7 +181,7 @@ def device_tooltip(device: DeviceTile) -> str:
 
 
 def _device_in_short(device: DeviceTile) -> str:
-    users = ", ".join(f"{display_name(each.claim)}{_admin_suffix(each)}" for each in device.uses)
+    users = ", ".join(f"{display_name(use.claim)}{_admin_suffix(use)}" for use in device.uses)
     return "; ".join([f"{device.name}: {users or 'free'}", *device_problems(device)])
 
 
@@ -194,10 +192,10 @@ def _admin_suffix(use: DeviceUse) -> str:
 def _facts(device: DeviceTile) -> str:
     """Return the model and the memory, or what comes closest."""
     named = {name.rpartition("/")[2]: value for name, value in device.attributes.items()}
-    model = next((str(named[each]) for each in _MODEL_ATTRIBUTES if named.get(each)), "")
+    model = next((str(named[attribute]) for attribute in _MODEL_ATTRIBUTES if named.get(attribute)), "")
     memory = next((str(value) for name, value in device.capacity.items() if name.rpartition("/")[2] == "memory"), "")
     # The bars of a shared device show its memory.
-    return " · ".join(_shortened(each) for each in (model, "" if device.shared else memory) if each)
+    return " · ".join(_shortened(fact) for fact in (model, "" if device.shared else memory) if fact)
 
 
 def _shortened(text: str) -> str:
@@ -229,14 +227,14 @@ def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
     if drawing.size is DrawingSize.SMALL:
         return _small_partitioned_device(item, drawing)
     full = drawing.size is DrawingSize.FULL
-    bars = sorted(item.bars, key=lambda each: (not each.parts, each.name != "memory"))
+    bars = sorted(item.bars, key=lambda bar: (not bar.parts, bar.name != "memory"))
     kept = _MAX_BARS[drawing.size]
-    used = [(device_html if full else partition_html)(each, drawing) for each in item.used]
+    used = [(device_html if full else partition_html)(partition, drawing) for partition in item.used]
     return tag(
         "li",
         tag("b", item.name),
-        *[_strip_html(each, drawing) for each in item.strips],
-        *[bar_html(each, drawing) for each in bars[:kept]],
+        *[_strip_html(strip, drawing) for strip in item.strips],
+        *[bar_html(bar, drawing) for bar in bars[:kept]],
         tag("ul", *used, class_="tiles" if full else "parts") if used else None,
         tag("p", *_possible_partitions(item), class_="available"),
         _more_bars(bars[kept:], drawing) if bars[kept:] and full else None,
@@ -247,11 +245,11 @@ def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
 
 def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html:
     """Return only the strips or, without strips, the first bar."""
-    names = ", ".join(f"{each.name} by {display_name(each.uses[0].claim)}" for each in item.used) or "nothing"
-    kinds = ", ".join(_times(*each) for each in item.possible) or "none"
+    names = ", ".join(f"{tile.name} by {display_name(tile.uses[0].claim)}" for tile in item.used) or "nothing"
+    kinds = ", ".join(_times(*kind_count) for kind_count in item.possible) or "none"
     text = f"{item.name}: {names} in use; available: {kinds}"
-    inner = [_strip_cells(each, drawing) for each in item.strips]
-    inner = inner or [_meter_html(each, drawing) for each in item.bars[:1]]
+    inner = [_strip_cells(strip, drawing) for strip in item.strips]
+    inner = inner or [_meter_html(bar, drawing) for bar in item.bars[:1]]
     return tag("li", *inner, class_="counter-set", role="img", title=text)
 
 
@@ -271,20 +269,18 @@ def _times(name: str, count: int) -> str:
 
 
 def _more_bars(bars: Sequence[AmountBar], drawing: Drawing) -> Html:
-    return tag(
-        "details", tag("summary", counted(len(bars), "more counter")), *[bar_html(each, drawing) for each in bars]
-    )
+    return tag("details", tag("summary", counted(len(bars), "more counter")), *[bar_html(bar, drawing) for bar in bars])
 
 
 def _strip_html(strip: SlotStrip, drawing: Drawing) -> Html:
-    used = sum(1 for each in strip.cells if each)
+    used = sum(1 for cell in strip.cells if cell)
     short = tag("small", f"{used} of {len(strip.cells)} slots used")
     return tag("div", short, _strip_cells(strip, drawing), class_="bar")
 
 
 def _strip_cells(strip: SlotStrip, drawing: Drawing) -> Html:
     """Return the slots; neighbours that one claim holds are one element, and free ones are the background."""
-    used = sum(1 for each in strip.cells if each)
+    used = sum(1 for cell in strip.cells if cell)
     label = f"{strip.name}: {used} of {len(strip.cells)} used"
     count = len(strip.cells)
     runs, at = [], 0

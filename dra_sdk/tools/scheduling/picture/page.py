@@ -94,7 +94,7 @@ def _body(scene: Scene, title: str) -> Html:
 
 
 def _headline(scene: Scene) -> str:
-    nodes = sum(1 for each in scene.cards if each.is_node)
+    nodes = sum(1 for card in scene.cards if card.is_node)
     parts = [counted(nodes, "node"), f"devices: {in_use(scene.tiles)}"]
     parts += [f"{counted(len(scene.claims), 'claim')} placed", f"{len(scene.not_placed)} not placed"]
     return " · ".join(parts)
@@ -113,10 +113,10 @@ def _totals_table(totals: Sequence[HardwareTotal]) -> Html | None:
         "Tainted or incomplete",
         "Fragmentation",
     )
-    head = tag("tr", *[tag("th", each, scope="col", title=_ABOUT.get(each)) for each in headings])
+    head = tag("tr", *[tag("th", heading, scope="col", title=_ABOUT.get(heading)) for heading in headings])
     rows = [
-        tag("tr", tag("td", each.kind), *[tag("td", str(number), class_="number") for number in _numbers(each)])
-        for each in totals
+        tag("tr", tag("td", row.kind), *[tag("td", str(number), class_="number") for number in _numbers(row)])
+        for row in totals
     ]
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="totals")
     return tag("section", tag("div", table, class_="scrolled"), aria_label="Totals")
@@ -136,7 +136,7 @@ def _tools() -> Html:
 def _legend(drawing: Drawing) -> Html:
     states = [tag("span", tag("s", class_=f"tile {name}", style="--h:250"), text) for name, text in _LEGEND]
     if drawing.size is DrawingSize.SMALL:
-        states += [tag("span", tag("s", class_=f"tile {drawing.shape(each)}"), each) for each in drawing.drivers]
+        states += [tag("span", tag("s", class_=f"tile {drawing.shape(driver)}"), driver) for driver in drawing.drivers]
     return tag("p", *states, class_="legend")
 
 
@@ -145,8 +145,8 @@ def _not_placed(not_placed: Sequence[NotPlaced]) -> Html | None:
     if not not_placed:
         return None
     by_reason: dict[str, list[str]] = {}
-    for each in not_placed:
-        by_reason.setdefault(each.reason, []).append(each.subject)
+    for placement in not_placed:
+        by_reason.setdefault(placement.reason, []).append(placement.subject)
     items = [
         tag("li", tag("b", shortened(subjects, _MAX_NAMES)), tag("span", reason))
         for reason, subjects in by_reason.items()
@@ -157,30 +157,30 @@ def _not_placed(not_placed: Sequence[NotPlaced]) -> Html | None:
 def _claims_table(claims: Sequence[ClaimRow], drawing: Drawing) -> Html | None:
     if not claims:
         return None
-    head = tag("tr", *[tag("th", each, scope="col") for each in ("Claim", "Used by", "Where", "Devices")])
-    table = tag("table", tag("thead", head), tag("tbody", *[_claim_row(each, drawing) for each in claims]))
+    head = tag("tr", *[tag("th", column, scope="col") for column in ("Claim", "Used by", "Where", "Devices")])
+    table = tag("table", tag("thead", head), tag("tbody", *[_claim_row(claim, drawing) for claim in claims]))
     heading = tag("h2", f"Claims ({len(claims)})")
     folded = tag("details", tag("summary", heading), table, open=len(claims) <= _MAX_OPEN_CLAIMS)
     return tag("section", folded, aria_label="Claims")
 
 
 def _claim_row(row: ClaimRow, drawing: Drawing) -> Html:
-    locations = sorted({each.node or each.accessible_from for _, each in row.devices})
-    devices = [f"{request}: {'/'.join(each.id[1:])}" for request, each in row.devices]
+    locations = sorted({device.node or device.accessible_from for _, device in row.devices})
+    devices = [f"{request}: {'/'.join(device.id[1:])}" for request, device in row.devices]
     texts = (", ".join(row.pods) or "nobody", ", ".join(locations), ", ".join(devices))
-    cells = [tag("td", each) for each in (drawing.chip(row.key, display_name(row.key)), *texts)]
+    cells = [tag("td", content) for content in (drawing.chip(row.key, display_name(row.key)), *texts)]
     return tag("tr", *cells, data_claim=drawing.claims[row.key])
 
 
 def cards_html(scene: Scene, drawing: Drawing) -> Html:
     """Return a section with a card for each node that has devices, and for each group of nodes that share devices."""
-    bad = {id(each): problems for each in scene.cards if (problems := card_problems(each))}
+    bad = {id(card): problems for card in scene.cards if (problems := card_problems(card))}
     sections = [
-        _group_html("Nodes with problems", [each for each in scene.cards if id(each) in bad], scene, drawing, bad)
+        _group_html("Nodes with problems", [card for card in scene.cards if id(card) in bad], scene, drawing, bad)
     ]
-    groups = like_nodes(each for each in scene.cards if id(each) not in bad)
-    sections += [_group_html(_group_title(each), each.cards, scene, drawing, {}) for each in groups]
-    empty = ", ".join(each.name for each in scene.cards if not each.tiles)
+    groups = like_nodes(card for card in scene.cards if id(card) not in bad)
+    sections += [_group_html(_group_title(group), group.cards, scene, drawing, {}) for group in groups]
+    empty = ", ".join(card.name for card in scene.cards if not card.tiles)
     rest = tag("p", f"Without devices: {empty}", class_="rest") if empty else None
     return tag("section", tag("h2", "Nodes"), *sections, rest, aria_label="Nodes")
 
@@ -202,13 +202,13 @@ def _group_html(
     if not cards:
         return None
     pictures = scene.driver_pictures
-    drawn = [_card_html(each, drawing, pictures.get(each.name, ()), problems.get(id(each), ())) for each in cards]
+    drawn = [_card_html(card, drawing, pictures.get(card.name, ()), problems.get(id(card), ())) for card in cards]
     totals = hardware_totals(cards, scene.pieces)
-    free, partly = sum(each.free for each in totals), sum(each.partly for each in totals)
+    free, partly = sum(total.free for total in totals), sum(total.partly for total in totals)
     about = tag("small", f"{free} free as a whole, {partly} partly in use")
     summary = tag("summary", tag("b", title), about)
     batches = [drawn[at : at + _CARDS_IN_BATCH] for at in range(0, len(drawn), _CARDS_IN_BATCH)]
-    grids = [tag("div", *each, class_=f"cards {drawing.size}") for each in batches]
+    grids = [tag("div", *batch, class_=f"cards {drawing.size}") for batch in batches]
     return tag("details", summary, *grids, class_="group", open=True, data_group=title)
 
 
@@ -217,7 +217,7 @@ def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problem
     return tag(
         "article",
         tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", card.in_use)),
-        *[tag("p", each, class_="taint") for each in problems],
+        *[tag("p", problem, class_="taint") for problem in problems],
         tag("p", f"pods: {pods}", class_="pods") if pods else None,
         _frame_html(card.frame, card.name, drawing),
         tag("pre", "\n".join(picture), class_="driver-picture") if picture else None,
@@ -231,7 +231,7 @@ def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing, *, nested: b
     about = f"{frame.title} of {node}"
     if nested and drawing.size is DrawingSize.SMALL:
         return tag("div", *pools, class_="frame", role="group", aria_label=about, title=about)
-    frames = [_frame_html(each, node, drawing, nested=bool(frame.title)) for each in frame.frames]
+    frames = [_frame_html(nested_frame, node, drawing, nested=bool(frame.title)) for nested_frame in frame.frames]
     inner = tag("div", *pools, *frames, class_="frames")
     return tag("fieldset", tag("legend", frame.title), inner, title=about) if frame.title else inner
 
@@ -243,8 +243,8 @@ def _pool_of(item: SceneItem) -> tuple[str, str]:
 def _pool_html(items: Sequence[SceneItem], node: str, drawing: Drawing) -> Html:
     driver, pool = _pool_of(items[0])
     drawn = [
-        partitioned_device_html(each, drawing) if isinstance(each, PartitionedDevice) else device_html(each, drawing)
-        for each in items
+        partitioned_device_html(item, drawing) if isinstance(item, PartitionedDevice) else device_html(item, drawing)
+        for item in items
     ]
     if drawing.size is not DrawingSize.FULL:
         return tag("ul", *drawn, class_="tiles pool")

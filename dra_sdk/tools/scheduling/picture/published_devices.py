@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from dra_sdk.model import JSON
@@ -79,7 +80,7 @@ class DeviceTile:
     @property
     def holders(self) -> list[DeviceUse]:
         """The uses without admin access, which exclude other claims."""
-        return [each for each in self.uses if not each.admin]
+        return [use for use in self.uses if not use.admin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +114,22 @@ class PublishedDevices:
 def published_devices(inventory: Inventory, claims: Iterable[JSON]) -> PublishedDevices:
     """Return what is published, with the taints of rules, and what allocated claims use."""
     uses = _uses_by_device(claims)
-    current = _newest_generation(each.json for each in inventory.slices)
+    current = _newest_generation(pool_slice.json for pool_slice in inventory.slices)
     notes = {
-        (each.driver, each.pool): f"{each.kind} pool: {each.reason}"
-        for each in inventory.problems
-        if each.kind != "obsolete"
+        (problem.driver, problem.pool): f"{problem.kind} pool: {problem.reason}"
+        for problem in inventory.problems
+        if problem.kind != "obsolete"
     }
-    tiles = [tile for each in current for tile in _device_tiles(each["spec"], uses, notes)]
-    return PublishedDevices(tuple(tiles), tuple(found for each in current for found in _counter_sets(each["spec"])))
+    tiles = [tile for raw_slice in current for tile in _device_tiles(raw_slice["spec"], uses, notes)]
+    counter_sets = chain.from_iterable(_counter_sets(raw_slice["spec"]) for raw_slice in current)
+    return PublishedDevices(tuple(tiles), tuple(counter_sets))
 
 
 def _uses_by_device(claims: Iterable[JSON]) -> dict[DeviceId, list[DeviceUse]]:
     uses: dict[DeviceId, list[DeviceUse]] = {}
     for claim in claims:
         for result in claim_results(claim):
-            consumed = {name: Quantity(each) for name, each in (result.get("consumedCapacity") or {}).items()}
+            consumed = {name: Quantity(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
             use = DeviceUse(object_key(claim), result["request"], bool(result.get("adminAccess")), consumed)
             uses.setdefault((result["driver"], result["pool"], result["device"]), []).append(use)
     return uses
@@ -136,12 +138,16 @@ def _uses_by_device(claims: Iterable[JSON]) -> dict[DeviceId, list[DeviceUse]]:
 def _newest_generation(slices: Iterable[JSON]) -> list[JSON]:
     """Return the slices of the newest generation of each pool."""
     by_pool: dict[tuple[str, str], list[JSON]] = {}
-    for each in slices:
-        by_pool.setdefault(_pool_id(each["spec"]), []).append(each)
-    newest = {name: max(each["spec"]["pool"]["generation"] for each in group) for name, group in by_pool.items()}
+    for raw_slice in slices:
+        by_pool.setdefault(_pool_id(raw_slice["spec"]), []).append(raw_slice)
+    newest = {name: max(map(_generation, group)) for name, group in by_pool.items()}
     return [
-        each for name, group in by_pool.items() for each in group if each["spec"]["pool"]["generation"] == newest[name]
+        raw_slice for name, group in by_pool.items() for raw_slice in group if _generation(raw_slice) == newest[name]
     ]
+
+
+def _generation(raw_slice: JSON) -> int:
+    return int(raw_slice["spec"]["pool"]["generation"])
 
 
 def _pool_id(spec: JSON) -> tuple[str, str]:
@@ -177,8 +183,8 @@ def _accessible_from(selection: JSON) -> str:
         return "every node"
     terms = ((selection.get("nodeSelector") or {}).get("nodeSelectorTerms")) or ()
     kinds = ("matchExpressions", "matchFields")
-    requirements = [rule for term in terms for each in kinds for rule in term.get(each) or ()]
-    parts = [f"{each['key']} {each['operator']} {','.join(each.get('values') or ())}".rstrip() for each in requirements]
+    requirements = [rule for term in terms for kind in kinds for rule in term.get(kind) or ()]
+    parts = [f"{rule['key']} {rule['operator']} {','.join(rule.get('values') or ())}".rstrip() for rule in requirements]
     return "nodes where " + " or ".join(parts)
 
 
@@ -188,17 +194,17 @@ def _attribute_value(value: JSON) -> Any:
 
 def _consumed_counters(device: JSON) -> dict[tuple[str, str], Quantity]:
     return {
-        (each["counterSet"], name): Quantity(counter["value"])
-        for each in device.get("consumesCounters") or ()
-        for name, counter in (each.get("counters") or {}).items()
+        (consumption["counterSet"], name): Quantity(counter["value"])
+        for consumption in device.get("consumesCounters") or ()
+        for name, counter in (consumption.get("counters") or {}).items()
     }
 
 
 def _counter_sets(spec: JSON) -> Iterator[CounterSet]:
     """Yield the counter sets of a slice."""
-    for each in spec.get("sharedCounters") or ():
-        counters = {name: Quantity(counter["value"]) for name, counter in each["counters"].items()}
-        yield CounterSet(*_pool_id(spec), each["name"], counters)
+    for counter_set in spec.get("sharedCounters") or ():
+        counters = {name: Quantity(counter["value"]) for name, counter in counter_set["counters"].items()}
+        yield CounterSet(*_pool_id(spec), counter_set["name"], counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,7 @@ class AmountBar:
 
     @property
     def _used(self) -> Fraction:
-        return sum((each.value for _, each in self.parts), Fraction(0))
+        return sum((part.value for _, part in self.parts), Fraction(0))
 
     def share(self, amount: Quantity) -> float:
         """Return an amount as a percentage of the total."""
@@ -267,48 +273,48 @@ class PartitionedDevice:
 
 def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
     """Return a counter set with its devices; `tiles` are all devices that consume from it."""
-    used = tuple(each for each in tiles if each.uses)
+    used = tuple(tile for tile in tiles if tile.uses)
     bars = [_amount_bar(counters.name, name, total, used) for name, total in counters.counters.items()]
     strips, rest = _split_strips(bars)
     order = {claim: at for strip in reversed(strips) for at, claim in reversed(list(enumerate(strip.cells)))}
     last = len(order)
     rest = tuple(
-        replace(each, parts=tuple(sorted(each.parts, key=lambda part: order.get(part[0], last)))) for each in rest
+        replace(bar, parts=tuple(sorted(bar.parts, key=lambda part: order.get(part[0], last)))) for bar in rest
     )
-    left = {(counters.name, each.name): each.left.value for each in bars}
-    free = (each for each in tiles if not each.uses and not each.taints and _fits_counters(each, left))
-    possible = Counter(partition_kind(each) for each in free)
+    left = {(counters.name, bar.name): bar.left.value for bar in bars}
+    free = (tile for tile in tiles if not tile.uses and not tile.taints and _fits_counters(tile, left))
+    possible = Counter(partition_kind(tile) for tile in free)
     return PartitionedDevice(counters, used, strips, rest, tuple(possible.items()), tuple(tiles))
 
 
 def partition_kind(tile: DeviceTile) -> str:
     """Return the name of a partition's size or profile."""
     named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
-    found = next((named[each] for each in ("profile", "partitionProfile", "type") if named.get(each)), None)
+    found = next((named[name] for name in ("profile", "partitionProfile", "type") if named.get(name)), None)
     return str(found) if found is not None else re.sub(r"[-_]?\d+$", "", tile.name)
 
 
 def _amount_bar(counter_set: str, name: str, total: Quantity, used: Iterable[DeviceTile]) -> AmountBar:
-    parts = [(each.holders[0].claim, each.counters.get((counter_set, name))) for each in used if each.holders]
+    parts = [(tile.holders[0].claim, tile.counters.get((counter_set, name))) for tile in used if tile.holders]
     return AmountBar(
         name, total, tuple((claim, amount) for claim, amount in parts if amount is not None and amount.value)
     )
 
 
 def _fits_counters(tile: DeviceTile, left: Mapping[tuple[str, str], Fraction]) -> bool:
-    return all(left.get(each, amount.value) >= amount.value for each, amount in tile.counters.items())
+    return all(left.get(counter, amount.value) >= amount.value for counter, amount in tile.counters.items())
 
 
 def _split_strips(bars: Sequence[AmountBar]) -> tuple[tuple[SlotStrip, ...], tuple[AmountBar, ...]]:
     """Return numbered counters of value 1 as strips, and the other bars."""
-    named = {each.name: each for each in bars}
-    groups = slot_groups({name: each.total.value for name, each in named.items()})
-    placed = {name for found in groups.values() for _, name in found}
+    named = {bar.name: bar for bar in bars}
+    groups = slot_groups({name: bar.total.value for name, bar in named.items()})
+    placed = {name for slots in groups.values() for _, name in slots}
     strips = (
         SlotStrip(
-            f"{common}-{found[0][0]}…{found[-1][0]}",
-            tuple(named[name].parts[0][0] if named[name].parts else None for _, name in found),
+            f"{common}-{slots[0][0]}…{slots[-1][0]}",
+            tuple(named[name].parts[0][0] if named[name].parts else None for _, name in slots),
         )
-        for common, found in groups.items()
+        for common, slots in groups.items()
     )
-    return tuple(strips), tuple(each for each in bars if each.name not in placed)
+    return tuple(strips), tuple(bar for bar in bars if bar.name not in placed)

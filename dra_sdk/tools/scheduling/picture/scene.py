@@ -119,8 +119,8 @@ class Scene:
 
 def in_use(tiles: Sequence[DeviceTile]) -> str:
     """Return `3 of 8 in use`; with partitions among them `3 in use`, since most partitions exclude each other."""
-    used = sum(1 for each in tiles if each.holders)
-    return f"{used} in use" if any(each.counters for each in tiles) else f"{used} of {len(tiles)} in use"
+    used = sum(1 for tile in tiles if tile.holders)
+    return f"{used} in use" if any(tile.counters for tile in tiles) else f"{used} of {len(tiles)} in use"
 
 
 def build_scene(
@@ -132,19 +132,19 @@ def build_scene(
     inventory = Inventory(snapshot.slices, SchedulerFeatures.of(snapshot.profile), snapshot.rules)
     published = published_devices(inventory, snapshot.claims)
     by_node: dict[str, list[DeviceTile]] = {}
-    for each in published.tiles:
-        by_node.setdefault(each.node, []).append(each)
-    nodes = [each["metadata"]["name"] for each in snapshot.nodes]
+    for tile in published.tiles:
+        by_node.setdefault(tile.node, []).append(tile)
+    nodes = [node["metadata"]["name"] for node in snapshot.nodes]
     known = {*nodes, NO_SINGLE_NODE}
-    sets = {(each.driver, each.pool, each.name): each for each in published.counter_sets}
-    pods = dict(_grouped(snapshot.pods, lambda each: (each.get("spec") or {}).get("nodeName")))
+    sets = {(counters.driver, counters.pool, counters.name): counters for counters in published.counter_sets}
+    pods = dict(_grouped(snapshot.pods, lambda pod: (pod.get("spec") or {}).get("nodeName")))
     cards = [_card(name, by_node.get(name, []), sets, tuple(map(object_key, pods.get(name, ())))) for name in nodes]
     cards += [
         replace(_card(f"{name} (no such node)", by_node[name], sets), is_node=False, is_known=False)
         for name in by_node
         if name not in known
     ]
-    for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda each: each.accessible_from):
+    for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda tile: tile.accessible_from):
         cards.append(replace(_card(str(name), tiles, sets), is_node=False))
     return Scene(
         tuple(cards),
@@ -170,10 +170,10 @@ def _alignment_frame(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, Counte
     for title, inside in frames:
         below, loose = _split_by_attribute(inside, _PCIE_ROOT_ATTRIBUTES, "{}")
         filled.append(
-            AlignmentFrame(title, tuple(loose), tuple(AlignmentFrame(each, tuple(group)) for each, group in below))
+            AlignmentFrame(title, tuple(loose), tuple(AlignmentFrame(root, tuple(group)) for root, group in below))
         )
     below, loose = _split_by_attribute(rest, _PCIE_ROOT_ATTRIBUTES, "{}")
-    return AlignmentFrame("", tuple(loose), (*filled, *(AlignmentFrame(each, tuple(group)) for each, group in below)))
+    return AlignmentFrame("", tuple(loose), (*filled, *(AlignmentFrame(root, tuple(group)) for root, group in below)))
 
 
 def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet]) -> list[SceneItem]:
@@ -182,7 +182,7 @@ def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet
     order: list[DeviceTile | DeviceId] = []
     for tile in tiles:
         names = ((*tile.id[:2], name) for name, _ in tile.counters)
-        key = next((each for each in names if each in sets), None)
+        key = next((name for name in names if name in sets), None)
         if key is None:
             order.append(tile)
         elif key in consuming:
@@ -190,24 +190,24 @@ def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet
         else:
             consuming[key] = [tile]
             order.append(key)
-    return [each if isinstance(each, DeviceTile) else partitioned_device(sets[each], consuming[each]) for each in order]
+    return [item if isinstance(item, DeviceTile) else partitioned_device(sets[item], consuming[item]) for item in order]
 
 
 def _split_by_attribute(
     items: Sequence[SceneItem], names: Sequence[str], title: str
 ) -> tuple[list[tuple[str, list[SceneItem]]], list[SceneItem]]:
     """Return items by the value of an attribute, sorted by value, and those without one common value."""
-    groups = _grouped(items, lambda each: _common_value(each, names))
-    named = [each for each in groups if each[0] is not None]
-    framed = sorted(named, key=lambda each: natural_order(each[0]))
-    rest = [each for value, group in groups if value is None for each in group]
+    groups = _grouped(items, lambda item: _common_value(item, names))
+    named = [group for group in groups if group[0] is not None]
+    framed = sorted(named, key=lambda group: natural_order(group[0]))
+    rest = [item for value, group in groups if value is None for item in group]
     return [(title.format(value), group) for value, group in framed], rest
 
 
 def _common_value(item: SceneItem, names: Sequence[str]) -> Any:
     """Return the value that all devices of an item have, else None."""
     tiles = item.tiles if isinstance(item, PartitionedDevice) else (item,)
-    values = {_attribute_of(each, names) for each in tiles}
+    values = {_attribute_of(tile, names) for tile in tiles}
     return values.pop() if len(values) == 1 else None
 
 
@@ -220,8 +220,8 @@ def _attribute_of(tile: DeviceTile, names: Sequence[str]) -> str | None:
 
 def _grouped(items: Iterable[_Item], key: Callable[[_Item], Any]) -> list[tuple[Any, list[_Item]]]:
     groups: dict[Any, list[_Item]] = {}
-    for each in items:
-        groups.setdefault(key(each), []).append(each)
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return list(groups.items())
 
 
@@ -230,9 +230,9 @@ def _claim_rows(snapshot: Snapshot, published: PublishedDevices) -> tuple[ClaimR
     for tile in published.tiles:
         for use in tile.uses:
             devices.setdefault(use.claim, []).append((use.request, tile))
-    rows = ((each, object_key(each)) for each in snapshot.claims if object_key(each) in devices)
+    rows = ((claim, object_key(claim)) for claim in snapshot.claims if object_key(claim) in devices)
     return tuple(ClaimRow(key, at, _consumer_names(claim), tuple(devices[key])) for at, (claim, key) in enumerate(rows))
 
 
 def _consumer_names(claim: JSON) -> tuple[str, ...]:
-    return tuple(each["name"] for each in claim_consumers(claim))
+    return tuple(consumer["name"] for consumer in claim_consumers(claim))

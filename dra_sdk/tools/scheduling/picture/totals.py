@@ -62,16 +62,16 @@ class HardwareTotal:
 
 
 def hardware_totals(cards: Iterable[NodeCard], pieces: Iterable[Piece]) -> list[HardwareTotal]:
-    """The totals by kind of the pieces whose devices are on these cards, in the order of the pieces."""
+    """Return the totals by kind of the pieces whose devices are on these cards, in the order of the pieces."""
     tiles = {tile.id: tile for card in cards for tile in card.tiles}
-    found: dict[str, HardwareTotal] = {}
+    totals: dict[str, HardwareTotal] = {}
     for piece in pieces:
         ids = ((piece.driver, piece.pool, name) for name in piece.devices)
-        if own := [tiles[each] for each in ids if each in tiles]:
+        if own := [tiles[tile_id] for tile_id in ids if tile_id in tiles]:
             tile = whole_device(own)
             kind = hardware_kind(tile)
-            found.setdefault(kind, HardwareTotal(kind)).add(piece, available=not tile_problems(tile))
-    return list(found.values())
+            totals.setdefault(kind, HardwareTotal(kind)).add(piece, available=not tile_problems(tile))
+    return list(totals.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,49 +87,49 @@ class CardGroup:
 
 
 def like_nodes(cards: Iterable[NodeCard]) -> list[CardGroup]:
-    """The nodes that have devices, by their hardware; the devices that several nodes share are a group of their own."""
+    """Return the nodes with devices, grouped by hardware; devices that several nodes share are their own group."""
     groups: dict[str, list[NodeCard]] = {}
     for card in cards:
         if card.tiles:
             groups.setdefault(_hardware(card) if card.is_node else "devices of several nodes", []).append(card)
-    return [CardGroup(hardware, tuple(found)) for hardware, found in groups.items()]
+    return [CardGroup(hardware, tuple(members)) for hardware, members in groups.items()]
 
 
 def card_problems(card: NodeCard) -> list[str]:
-    """What is wrong with a node's hardware, each once, with the devices that it concerns."""
-    found: dict[str, list[str]] = {}
+    """Return what is wrong with a node's hardware, each once, with the devices that it concerns."""
+    names_by_problem: dict[str, list[str]] = {}
     for item in frame_items(card.frame):
         for problem in tile_problems(_whole_of(item)):
-            found.setdefault(problem, []).append(item.name)
-    problems = [f"{', '.join(names)}: {problem}" for problem, names in found.items()]
+            names_by_problem.setdefault(problem, []).append(item.name)
+    problems = [f"{', '.join(names)}: {problem}" for problem, names in names_by_problem.items()]
     return problems if card.is_known or not card.tiles else ["there is no such node", *problems]
 
 
 def frame_items(frame: AlignmentFrame) -> Iterator[SceneItem]:
-    """The devices and counter sets of a frame and of the frames inside."""
+    """Yield the devices and counter sets of a frame and of the frames inside."""
     yield from frame.items
-    for each in frame.frames:
-        yield from frame_items(each)
+    for inner in frame.frames:
+        yield from frame_items(inner)
 
 
 def hardware_kind(tile: DeviceTile) -> str:
-    """The model of a device, or its type, or its driver."""
+    """Return the model of a device, or its type, or its driver."""
     named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
-    return str(next((named[each] for each in _KIND_ATTRIBUTES if named.get(each)), tile.id[0]))
+    return str(next((named[attribute] for attribute in _KIND_ATTRIBUTES if named.get(attribute)), tile.id[0]))
 
 
 def whole_device(tiles: Sequence[DeviceTile]) -> DeviceTile:
     """Of the devices of a piece, the one that consumes most of the counters: the whole of it if that is published."""
-    return max(tiles, key=lambda each: sum(amount.value for amount in each.counters.values()))
+    return max(tiles, key=lambda tile: sum(amount.value for amount in tile.counters.values()))
 
 
 def tile_problems(tile: DeviceTile) -> list[str]:
-    """The taints of a device, and what is wrong with its pool: what keeps claims away."""
-    return [f"taint {each}" for each in tile.taints] + ([tile.note] if tile.note else [])
+    """Return the taints of a device, and what is wrong with its pool: what keeps claims away."""
+    return [f"taint {taint}" for taint in tile.taints] + ([tile.note] if tile.note else [])
 
 
 def _hardware(card: NodeCard) -> str:
-    kinds = Counter(hardware_kind(_whole_of(each)) for each in frame_items(card.frame))
+    kinds = Counter(hardware_kind(_whole_of(item)) for item in frame_items(card.frame))
     return ", ".join(f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in sorted(kinds.items()))
 
 
