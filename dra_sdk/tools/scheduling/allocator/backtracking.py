@@ -221,7 +221,7 @@ class Search:
         return False
 
     def _advance(self, position: SearchPosition) -> StepResult | None:
-        """Go to a position; returns None if that puts a choice on the stack."""
+        """Go to a position; return None if that puts a choice on the stack."""
         while True:
             self._count_step()
             if position.claim >= len(self.parsed_claims):

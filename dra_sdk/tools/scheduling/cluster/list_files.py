@@ -74,12 +74,12 @@ class ListItem(Document):
         self.strings: tuple[str, ...] = ()
 
     def of_shape(self, shape: TextShape, strings: tuple[str, ...]) -> ListItem:
-        """Give it a shape and its free strings; returns the item."""
+        """Give it a shape and its free strings; return the item."""
         self.shape, self.strings = shape, strings
         return self
 
     def of_value(self, value: Any) -> ListItem:
-        """Give it a value; returns the item."""
+        """Give it a value; return the item."""
         self._raw = value
         return self
 
@@ -147,7 +147,7 @@ class _Window:
         self._offset = self._lines = self._counted = 0
 
     def more(self, start: int) -> int:
-        """Drop the text before `start` and read on; returns the new position of `start`, which is 0."""
+        """Drop the text before `start` and read on; return the new position of `start`, which is 0."""
         self._count_lines(start)
         self._offset += start
         self._counted = 0

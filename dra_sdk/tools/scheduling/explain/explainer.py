@@ -123,7 +123,7 @@ def _problem_of(target: ExplainTarget, claim: JSON, nodes: Sequence[JSON]) -> Al
 
 
 def _fits_somewhere(problem: AllocationProblem) -> bool:
-    """Return whether the claims fit on a node; stops at a node on which the search takes too many steps."""
+    """Return whether the claims fit on a node; stop at a node on which the search takes too many steps."""
     attempts = (problem.allocate_on(node) for node in problem.nodes)
     return next((attempt.fits for attempt in attempts if attempt.fits or attempt.given_up), False)
 
