@@ -97,7 +97,7 @@ class CdiDirectories:
         self.host = host
 
     def load(self) -> CdiSnapshot:
-        """Reads every spec file. A missing directory counts as empty."""
+        """Read every spec file. A missing directory counts as empty."""
         snapshot = CdiSnapshot()
         defined: dict[str, list[CdiDevice]] = {}
         for priority, directory in enumerate(self.directories):
@@ -109,14 +109,14 @@ class CdiDirectories:
                     continue
                 snapshot.specs.append(spec)
                 for device in spec.content["devices"]:
-                    found = CdiDevice(spec, device["name"], device["containerEdits"])
-                    defined.setdefault(found.qualified, []).append(found)
+                    cdi_device = CdiDevice(spec, device["name"], device["containerEdits"])
+                    defined.setdefault(cdi_device.qualified, []).append(cdi_device)
         for name, devices in defined.items():
             _add_device(snapshot, name, devices)
         return snapshot
 
     def inject(self, spec: JSON, names: Sequence[str]) -> JSON:
-        """A copy of the OCI `spec` with the devices' edits; the common edits of a spec file come once and first.
+        """Return a copy of the OCI `spec` with the devices' edits; the common edits of a spec file come once and first.
 
         What two devices set differently is logged, because the runtime uses the last one silently.
         `UnresolvedDevicesError` if a device is unknown, `oci.InjectionError` if its edits cannot be applied.
@@ -136,7 +136,7 @@ class CdiDirectories:
         return injected
 
     def overwritten(self, names: Sequence[str]) -> list[str]:
-        """What two of these devices set differently in a container, a sentence for each."""
+        """Return what two of these devices set differently in a container, a sentence for each."""
         return oci.overwritten({device.qualified: device.edits for device in self._resolve(names)})
 
     def _resolve(self, names: Sequence[str]) -> list[CdiDevice]:

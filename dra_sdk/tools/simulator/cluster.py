@@ -104,7 +104,7 @@ class EmbeddedCluster:
     # -- start and stop
 
     def start(self) -> Self:
-        """Starts the API server and the kubelet, and creates the node and the namespaces."""
+        """Start the API server and the kubelet, and create the node and the namespaces."""
         try:
             for folder in (self.cdi_dir, self.static_cdi_dir):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class EmbeddedCluster:
         return self
 
     def stop(self) -> None:
-        """Stops everything and removes the temporary directory."""
+        """Stop everything and remove the temporary directory."""
         self.kubelet.stop()
         self.server.stop()
         self.server.release()
@@ -150,18 +150,18 @@ class EmbeddedCluster:
         return self.api.get("nodes", self.node_name)
 
     def create_node(self, name: str) -> JSON:
-        """Creates a ready node, without a kubelet, labelled with its name."""
+        """Create a ready node, without a kubelet, labelled with its name."""
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}
         return self.api.create("nodes", {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status})
 
     def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> JSON:
-        """Creates a namespace."""
+        """Create a namespace."""
         metadata = {"name": name, "labels": {"kubernetes.io/metadata.name": name, **(labels or {})}}
         return self.api.create("namespaces", {"metadata": metadata})
 
     def create_class(self, name: str, selectors: Iterable[str] = (), config: Iterable[Mapping[str, Any]] = ()) -> JSON:
-        """Creates a DeviceClass from CEL expressions and config entries (`{"opaque": {…}}`)."""
+        """Create a DeviceClass from CEL expressions and config entries (`{"opaque": {…}}`)."""
         spec: JSON = {}
         if expressions := [{"cel": {"expression": expression}} for expression in selectors]:
             spec["selectors"] = expressions
@@ -177,7 +177,7 @@ class EmbeddedCluster:
         *,
         config: Iterable[Mapping[str, Any]] = (),
     ) -> JSON:
-        """Creates a ResourceClaim; `requests` maps request names to class names, or is a list of API requests."""
+        """Create a ResourceClaim; `requests` maps request names to class names, or is a list of API requests."""
         if isinstance(requests, Mapping):
             requests = [{"name": key, "exactly": {"deviceClassName": value}} for key, value in requests.items()]
         devices: JSON = {"requests": [dict(request) for request in requests]}
@@ -187,18 +187,18 @@ class EmbeddedCluster:
         return self.api.create("resourceclaims", claim)
 
     def wait_slices(self, driver: str, count: int = 1, timeout: float = WAIT_SECONDS) -> JsonObjects:
-        """Waits until a driver has exactly `count` ResourceSlices; `TimeoutError` after `timeout` seconds."""
+        """Wait until a driver has exactly `count` ResourceSlices; `TimeoutError` after `timeout` seconds."""
         ends = time.monotonic() + timeout
         watch = self.api.watch("resourceslices")
         try:
-            while len(found := self.api.list("resourceslices", fields=f"spec.driver={driver}")) != count:
+            while len(slices := self.api.list("resourceslices", fields=f"spec.driver={driver}")) != count:
                 left = ends - time.monotonic()
                 if left <= 0:
-                    raise TimeoutError(f"{driver}: {len(found)} ResourceSlices after {timeout:g} s, not {count}")
+                    raise TimeoutError(f"{driver}: {len(slices)} ResourceSlices after {timeout:g} s, not {count}")
                 watch.next(left)
         finally:
             self.api.close(watch)
-        return found
+        return slices
 
     # -- scheduling
 
@@ -217,7 +217,7 @@ class EmbeddedCluster:
     def allocate(
         self, name: str, devices: Sequence[AllocatedDevice], namespace: str = "default", *, node: str = ""
     ) -> JSON:
-        """Writes an allocation of exactly these devices into a claim, with the configuration of class and claim."""
+        """Write an allocation of exactly these devices into a claim, with the configuration of class and claim."""
         classes = {entry["metadata"]["name"]: entry for entry in self.api.list("deviceclasses")}
 
         def allocated(claim: JSON) -> JSON:
@@ -227,11 +227,11 @@ class EmbeddedCluster:
         return self._change_status(name, namespace, allocated)
 
     def deallocate(self, name: str, namespace: str = "default") -> JSON:
-        """Removes the allocation, the reservations and the device statuses of a claim."""
+        """Remove the allocation, the reservations and the device statuses of a claim."""
         return self._change_status(name, namespace, lambda _claim: {})
 
     def reserve(self, name: str, pod: JSON) -> JSON:
-        """Reserves a claim for a pod; a claim that is reserved for it already stays as it is."""
+        """Reserve a claim for a pod; a claim that is reserved for it already stays as it is."""
         metadata = pod["metadata"]
         consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
 
@@ -260,14 +260,14 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> JSON:
-        """Creates a pod. If all its claims are allocated, the pod is on the node and the claims are reserved for it.
+        """Create a pod. If all its claims are allocated, the pod is on the node and the claims are reserved for it.
 
         `containers` lists for each container the claims that it uses, as `claim` or `claim/request`. By default one
         container, `main`, uses all claims.
         """
         wanted = containers if containers is not None else {CONTAINER: list(claims)}
-        found = [self.api.get("resourceclaims", claim, namespace) for claim in claims]
-        ready = all(claim.get("status", {}).get("allocation") for claim in found)
+        objects = [self.api.get("resourceclaims", claim, namespace) for claim in claims]
+        ready = all(claim.get("status", {}).get("allocation") for claim in objects)
         spec = {
             **({"nodeName": self.node_name} if ready else {}),
             "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
@@ -289,7 +289,7 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> RunningPod:
-        """Creates a pod as `create_pod` does, unless it exists, and lets the kubelet prepare its claims.
+        """Create a pod as `create_pod` does, unless it exists, and let the kubelet prepare its claims.
 
         A pod without a node is scheduled first; `NotScheduledError` if there is no node with its devices. After an
         error the same pod may be run again.
@@ -307,7 +307,7 @@ class EmbeddedCluster:
             raise NotScheduledError(f"pod {namespace}/{name}: {why}")
 
     def stop_pod(self, name: str, namespace: str = "default") -> None:
-        """Lets the kubelet unprepare the pod's claims, then deletes the pod and the claims that were made for it.
+        """Let the kubelet unprepare the pod's claims, then delete the pod and the claims that were made for it.
 
         Other claims are deallocated with their last pod if the scheduler allocated them; devices that `allocate` gave
         them stay.

@@ -93,23 +93,23 @@ class Faults:
         self._rules: list[FaultRule] = []
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Adds a rule and returns it."""
+        """Add a rule and return it."""
         with self._lock:
             self._rules.append(rule)
         return rule
 
     def remove(self, rule: FaultRule) -> None:
-        """Removes a rule."""
+        """Remove a rule."""
         with self._lock:
             self._rules.remove(rule)
 
     def clear(self) -> None:
-        """Removes all rules."""
+        """Remove all rules."""
         with self._lock:
             self._rules.clear()
 
     def hit(self, request: RequestInfo) -> list[Effect]:
-        """The effects on this request, in the order of the rules; counts it in every rule that matches."""
+        """Return the effects on this request, in the order of the rules; count it in every rule that matches."""
         with self._lock:
             return [rule.effect for rule in self._rules if rule.matches(request) and self._hits(rule)]
 

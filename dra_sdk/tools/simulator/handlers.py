@@ -59,11 +59,11 @@ class Handlers:
         }
 
     def handle(self, request: Request, resource: ResourceType) -> Response:
-        """Answers every verb but watch."""
+        """Answer every verb but watch."""
         return self._verbs[request.info.verb](request, resource)
 
     def open_watch(self, info: RequestInfo, resource: ResourceType) -> Watcher:
-        """Opens the watch that a request asks for."""
+        """Open the watch that a request asks for."""
         info.number("timeoutSeconds")
         check_watch(info)
         version = info.number("resourceVersion")
@@ -292,7 +292,7 @@ def _without_nulls_in(value: Any) -> Any:
 
 def _list_body(resource: ResourceType, metadata: JSON, objects: list[StoredObject]) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(each.item for each in objects) + b"]}"
+    return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(stored.item for stored in objects) + b"]}"
 
 
 def _success(resource: ResourceType, deleted: StoredObject) -> JSON:

@@ -36,25 +36,25 @@ class LocalClient:
         self.manager = manager
 
     def create(self, plural: str, obj: JSON, namespace: str = "") -> JSON:
-        """Creates an object."""
+        """Create an object."""
         return self.store.create(self.store.catalog[plural], _copy(obj), namespace, manager=self.manager).copy()
 
     def get(self, plural: str, name: str, namespace: str = "") -> JSON:
-        """Returns one object."""
+        """Return one object."""
         return self.store.get(self.store.catalog[plural], name, namespace).copy()
 
     def list(self, plural: str, namespace: str = "", *, fields: str = "", labels: str = "") -> JsonObjects:
-        """Returns the objects in the selection, ordered by namespace and name."""
+        """Return the objects in the selection, ordered by namespace and name."""
         resource = self.store.catalog[plural]
         selector = selectors.parse(resource, namespace=namespace, fields=fields, labels=labels)
         return [entry.copy() for entry in self.store.list(resource, selector)[0]]
 
     def update(self, plural: str, obj: JSON) -> JSON:
-        """Replaces everything but the status."""
+        """Replace everything but the status."""
         return self.store.update(self.store.catalog[plural], _copy(obj), manager=self.manager).copy()
 
     def update_status(self, plural: str, obj: JSON) -> JSON:
-        """Replaces only the status."""
+        """Replace only the status."""
         return self.store.update(
             self.store.catalog[plural], _copy(obj), subresource="status", manager=self.manager
         ).copy()
@@ -88,28 +88,28 @@ class LocalClient:
         uid: str | None = None,
         version: str | None = None,
     ) -> JSON:
-        """Deletes an object and returns its last state."""
+        """Delete an object and return its last state."""
         resource = self.store.catalog[plural]
         return self.store.delete(resource, name, namespace, uid=uid, version=version).copy()
 
     def delete_collection(self, plural: str, *, fields: str = "", labels: str = "") -> JsonObjects:
-        """Deletes every object in the selection and returns them."""
+        """Delete every object in the selection and return them."""
         resource = self.store.catalog[plural]
         selector = selectors.parse(resource, fields=fields, labels=labels)
         return [entry.copy() for entry in self.store.delete_collection(resource, selector)]
 
     def watch(self, plural: str, *, version: int | None = None, fields: str = "", labels: str = "") -> Watcher:
-        """Opens a watch for the writes after `version` (None: from the present objects); end it with `close`."""
+        """Open a watch for the writes after `version` (None: from the present objects); end it with `close`."""
         resource = self.store.catalog[plural]
         return self.store.watch(resource, selectors.parse(resource, fields=fields, labels=labels), version=version)
 
     def close(self, watch: Watcher) -> None:
-        """Ends a watch."""
+        """End a watch."""
         self.store.unwatch(watch)
 
 
 def retry_on_conflict(write: Callable[[], T]) -> T:
-    """Calls `write`, which reads objects and writes them, until no other client has written them in between."""
+    """Call `write`, which reads objects and writes them, until no other client has written them in between."""
     while True:
         try:
             return write()

@@ -1,7 +1,7 @@
 """Who owns which field of an object (`metadata.managedFields`), and server-side apply, which is built on it.
 
 A field is a path such as ("f:status", "f:devices", 'k:{"device":"gpu-0",…}', "f:data"): `f:` names a field, `k:` an
-item of an associative list by its keys, `v:` a member of a set. Lists that the schema does not name are owned whole.
+item of an associative list by its keys, `v:` a member of a set. Other lists are owned as one value.
 Contract: KEP-555; sigs.k8s.io/structured-merge-diff.
 """
 
@@ -79,7 +79,7 @@ class ManagedFields:
 
     @classmethod
     def of(cls, obj: JSON) -> ManagedFields:
-        """Reads `metadata.managedFields`."""
+        """Read `metadata.managedFields`."""
         owners: dict[Manager, Ownership] = {}
         for entry in obj["metadata"].get("managedFields", []):
             manager = Manager(entry["manager"], entry["operation"], entry.get("subresource", ""))
@@ -88,18 +88,18 @@ class ManagedFields:
         return cls(owners)
 
     def fields(self, manager: Manager) -> frozenset[Path]:
-        """The fields of this manager."""
+        """Return the fields of this manager."""
         owned = self.owners.get(manager)
         return owned.fields if owned else frozenset()
 
     def fields_of_others(self, manager: Manager) -> frozenset[Path]:
-        """The fields of all other managers."""
+        """Return the fields of all other managers."""
         return frozenset().union(*(own.fields for other, own in self.owners.items() if other != manager))
 
     def with_fields(
         self, manager: Manager, fields: frozenset[Path], taken: Iterable[Path], *, time: str, api_version: str
     ) -> ManagedFields:
-        """`manager` owns exactly `fields`, and no other manager owns any of `taken`."""
+        """Return the owners after `manager` owns exactly `fields`, and no other manager any of `taken`."""
         lost = frozenset(taken)
         owners: dict[Manager, Ownership] = {}
         for other, owned in self.owners.items():
@@ -156,41 +156,41 @@ def _from_tree(tree: JSON, path: Path = ()) -> Iterable[Path]:
 
 def fields_of(obj: JSON) -> FieldValues:
     """Every field of an object that can have an owner."""
-    found: FieldValues = {}
+    owned: FieldValues = {}
     for key, value in obj.items():
         if key == "metadata":
             ownable = {name: inner for name, inner in value.items() if name not in _UNOWNED_METADATA}
             if ownable:
-                _collect(ownable, (f"f:{key}",), (key,), found)
+                _collect(ownable, (f"f:{key}",), (key,), owned)
         elif key not in {"apiVersion", "kind"}:
-            _collect(value, (f"f:{key}",), (key,), found)
-    return found
+            _collect(value, (f"f:{key}",), (key,), owned)
+    return owned
 
 
-def _collect(value: Any, path: Path, schema: Schema, found: FieldValues) -> None:
+def _collect(value: Any, path: Path, schema: Schema, owned: FieldValues) -> None:
     if isinstance(value, dict) and value and schema not in ATOMIC:
         for key, inner in value.items():
-            _collect(inner, (*path, f"f:{key}"), (*schema, key), found)
+            _collect(inner, (*path, f"f:{key}"), (*schema, key), owned)
     elif isinstance(value, list) and schema in LIST_KEYS:
         for item in value:
             at = (*path, item_key(schema, item))
-            found[at] = ITEM
+            owned[at] = ITEM
             for key, inner in item.items():
-                _collect(inner, (*at, f"f:{key}"), (*schema, "[]", key), found)
+                _collect(inner, (*at, f"f:{key}"), (*schema, "[]", key), owned)
     elif isinstance(value, list) and schema in SETS:
-        found.update({(*path, f"v:{json.dumps(member)}"): member for member in value})
+        owned.update({(*path, f"v:{json.dumps(member)}"): member for member in value})
     else:
-        found[path] = value
+        owned[path] = value
 
 
 def item_key(schema: Schema, item: JSON) -> str:
-    """The path element of an item of an associative list; absent keys, such as a missing `shareID`, are left out."""
+    """Return the path element of an item of an associative list, without absent keys such as a missing `shareID`."""
     keys = {key: item[key] for key in sorted(LIST_KEYS[schema]) if item.get(key) is not None}
     return "k:" + json.dumps(keys, separators=(",", ":"))
 
 
 def path_text(path: Path) -> str:
-    """A path as error messages have it: `.status.devices[device="gpu-0",driver="…"].data`."""
+    """Return a path as error messages have it: `.status.devices[device="gpu-0",driver="…"].data`."""
     text = ""
     for part in path:
         kind, _, rest = part.partition(":")
@@ -216,7 +216,7 @@ def after_update(before: JSON | None, after: JSON, manager: Manager, *, time: st
 
 
 def applied(live: JSON, config: JSON, manager: Manager, *, force: bool, time: str, api_version: str) -> JSON:
-    """The object after `manager` applied `config`, which holds only fields that this endpoint may change.
+    """Return the object after `manager` applied `config`, which holds only fields that this endpoint may change.
 
     A field that the manager applied before and now leaves out is removed, unless another manager owns it too. A field
     that another manager owns with another value is a conflict: `StatusError` 409, or with `force` the field changes
@@ -309,5 +309,5 @@ def _removed_field(value: JSON, name: str, rest: Path, schema: Schema) -> JSON:
 
 
 def _path_element(like: str, item: Any, schema: Schema) -> str:
-    """The path element of a list's item, of the same sort as `like`."""
+    """Return the path element of a list's item, of the same sort as `like`."""
     return item_key(schema, item) if like.startswith("k:") else f"v:{json.dumps(item)}"

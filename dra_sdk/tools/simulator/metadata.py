@@ -24,18 +24,18 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 
 
 def now() -> str:
-    """The time as in `metadata`: RFC 3339, whole seconds, UTC."""
+    """Return the time as in `metadata`: RFC 3339, whole seconds, UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(base: str) -> str:
-    """`base` cut to 58 characters plus five random ones."""
+    """Return `base` cut to 58 characters plus five random ones."""
     suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(GENERATED_SUFFIX))
     return base[:GENERATED_BASE] + suffix
 
 
 def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
-    """The object as the server first stores it; `StatusError` if its metadata is invalid."""
+    """Return the object as the server first stores it; `StatusError` if its metadata is invalid."""
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if value is not None}
     if metadata.get("resourceVersion"):
         raise statuses.StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -62,7 +62,7 @@ def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
 
 
 def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) -> str:
-    """The object's namespace; `StatusError` 400 if object and request name different ones, or neither names one."""
+    """Return the object's namespace; `StatusError` 400 if object and request name different ones, or none."""
     if not resource.namespaced:
         return ""
     named = metadata.get("namespace") or namespace
@@ -98,7 +98,7 @@ def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, 
 
 
 def for_update(resource: ResourceType, current: JSON, wanted: JSON, subresource: str) -> JSON:
-    """`current` with the fields from `wanted` that this endpoint may change.
+    """Return `current` with the fields from `wanted` that this endpoint may change.
 
     The status endpoint changes only the status, the main endpoint everything else; for a kind without a status
     subresource the main endpoint changes everything.
@@ -127,7 +127,7 @@ def _updated_metadata(current: JSON, wanted: JSON) -> JSON:
 
 
 def applicable(resource: ResourceType, config: JSON, subresource: str) -> JSON:
-    """The part of an applied configuration that this endpoint may change."""
+    """Return the part of an applied configuration that this endpoint may change."""
     if subresource == "status":
         return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
     if resource.status:

@@ -101,14 +101,14 @@ class ObjectStore:
             return (namespace, name) in self._objects[resource]
 
     def list(self, resource: ResourceType, selector: Selector) -> tuple[StoredObjects, int]:
-        """The objects in the selection, ordered by namespace and name, and the resourceVersion of the list."""
+        """Return the objects in the selection, ordered by namespace and name, and the resourceVersion of the list."""
         with self._lock:
             objects = [self._objects[resource][key] for key in sorted(self._objects[resource])]
             version = self._version
-        return [each for each in objects if selector.matches(each.object)], version
+        return [stored for stored in objects if selector.matches(stored.object)], version
 
     def list_at(self, resource: ResourceType, selector: Selector, version: int) -> StoredObjects:
-        """The objects in the selection at an earlier `version`; `StatusError` 410 if that is too old."""
+        """Return the objects in the selection at an earlier `version`; `StatusError` 410 if that is too old."""
         with self._lock:
             objects = dict(self._objects[resource])
             for write in reversed(self._caches[resource].since(version)):
@@ -126,7 +126,7 @@ class ObjectStore:
     def watch(
         self, resource: ResourceType, selector: Selector, *, version: int | None = None, initial: bool = False
     ) -> Watcher:
-        """Opens a watch for the writes after `version`; for None or 0 it starts with the present objects, as ADDED.
+        """Open a watch for the writes after `version`; for None or 0 it starts with the present objects, as ADDED.
 
         `initial` starts with the present objects in any case, followed by a bookmark (the watch-list protocol). If the
         writes after `version` are no longer in the watch cache, the only event is ERROR with status 410. Close the
@@ -135,8 +135,8 @@ class ObjectStore:
         watcher = Watcher(resource, selector, after=version or 0)
         with self._lock:
             if initial or not version:
-                for each in self.list(resource, selector)[0]:
-                    watcher.put(WatchEvent("ADDED", each.version, each.encoded))
+                for stored in self.list(resource, selector)[0]:
+                    watcher.put(WatchEvent("ADDED", stored.version, stored.encoded))
                 if initial:
                     watcher.bookmark(self._version, initial_end=True)
             else:
@@ -151,12 +151,12 @@ class ObjectStore:
         return watcher
 
     def bookmark(self, watcher: Watcher) -> None:
-        """Sends a watch a bookmark with the present resourceVersion."""
+        """Send a watch a bookmark with the present resourceVersion."""
         with self._lock:
             watcher.bookmark(self._version)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Closes a watch."""
+        """Close a watch."""
         with self._lock:
             self._watchers[watcher.resource].discard(watcher)
         watcher.close()
@@ -168,7 +168,7 @@ class ObjectStore:
             return tuple(watcher for watchers in self._watchers.values() for watcher in watchers)
 
     def expire_history(self) -> None:
-        """Drops all past writes, as etcd compaction does: a watch from an older resourceVersion gets 410."""
+        """Drop all past writes, as etcd compaction does: a watch from an older resourceVersion gets 410."""
         with self._lock:
             for cache in self._caches.values():
                 cache.drop(self._version)
@@ -185,7 +185,7 @@ class ObjectStore:
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
     ) -> StoredObject:
-        """Stores a new object. The store keeps `obj` itself: the caller must not change it afterwards."""
+        """Store a new object. The store keeps `obj` itself: the caller must not change it afterwards."""
         metadata.check_type(resource, obj)
         obj = self._decoded(resource, obj, unknown)
         with self._lock:
@@ -211,7 +211,7 @@ class ObjectStore:
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
     ) -> StoredObject:
-        """Replaces an object, or only its status; 409 if `obj` has another resourceVersion or uid than the stored one.
+        """Replace an object, or only its status; 409 if `obj` has another resourceVersion or uid than the stored one.
 
         An update that changes nothing leaves the resourceVersion as it is and is no event for watches.
         """
@@ -238,7 +238,7 @@ class ObjectStore:
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
     ) -> StoredObject:
-        """Patches an object or its status: a dict is a JSON merge patch, a list a JSON patch.
+        """Patch an object or its status: a dict is a JSON merge patch, a list a JSON patch.
 
         409 if the patch has another resourceVersion than the stored one.
         """
@@ -301,7 +301,7 @@ class ObjectStore:
         version: str | None = None,
         dry_run: bool = False,
     ) -> StoredObject:
-        """Deletes an object and returns its last state; 409 if `uid` or `version` is not the stored one.
+        """Delete an object and return its last state; 409 if `uid` or `version` is not the stored one.
 
         An object with finalizers gets a deletionTimestamp and stays until an update removes its last finalizer.
         """
@@ -316,11 +316,11 @@ class ObjectStore:
             return current if dry_run else self._remove(current)
 
     def delete_collection(self, resource: ResourceType, selector: Selector, *, dry_run: bool = False) -> StoredObjects:
-        """Deletes every object in the selection and returns them."""
+        """Delete every object in the selection and return them."""
         with self._lock:
             return [
-                self.delete(resource, each.name, each.namespace, dry_run=dry_run)
-                for each in self.list(resource, selector)[0]
+                self.delete(resource, stored.name, stored.namespace, dry_run=dry_run)
+                for stored in self.list(resource, selector)[0]
             ]
 
     # -- inside
@@ -360,10 +360,10 @@ class ObjectStore:
         return self._store(resource, None, created, dry_run=dry_run)
 
     def _decoded(self, resource: ResourceType, obj: JSON, unknown: OnUnknown | None) -> JSON:
-        found, fields = self.decode(resource, obj)
+        decoded, fields = self.decode(resource, obj)
         if fields and unknown is not None:
             unknown(fields)
-        return found
+        return decoded
 
     def _admitted(self, write: Write) -> JSON:
         if not self.admit:

@@ -32,12 +32,12 @@ HostLookup = Callable[[str], HostDevice]
 
 
 def host_device(path: str) -> HostDevice:
-    """Looks up a device node on this machine; `OSError` if there is none."""
-    found = Path(path).stat()
+    """Look up a device node on this machine; `OSError` if there is none."""
+    status = Path(path).stat()
     for kind, is_kind in (("b", stat.S_ISBLK), ("c", stat.S_ISCHR), (_FIFO, stat.S_ISFIFO)):
-        if is_kind(found.st_mode):
-            mode = stat.S_IMODE(found.st_mode)
-            return HostDevice(kind, os.major(found.st_rdev), os.minor(found.st_rdev), mode)
+        if is_kind(status.st_mode):
+            mode = stat.S_IMODE(status.st_mode)
+            return HostDevice(kind, os.major(status.st_rdev), os.minor(status.st_rdev), mode)
     raise OSError(f"{path} is not a device node")
 
 
@@ -52,12 +52,12 @@ class NodeDevices:
         self._captured = read_manifest(root).devices
 
     def __call__(self, host_path: str) -> HostDevice:
-        """The device node at a path on the node; `OSError` if there is none."""
+        """Return the device node at a path on the node; `OSError` if there is none."""
         return self._captured.get(host_path) or host_device(str(self._root / host_path.lstrip("/")))
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:
-    """Applies container edits to `spec`, in place.
+    """Apply container edits to `spec`, in place.
 
     `InjectionError` if a device node is missing or of another type, or a network interface would be moved twice.
     """
@@ -90,7 +90,7 @@ def merged_edits(edits: list[JSON]) -> JSON:
 
 
 def overwritten(edits: Mapping[str, JSON]) -> list[str]:
-    """What two devices set differently in one container, a sentence for each; a runtime uses the last one silently.
+    """Return what two devices set differently in one container, a sentence for each; a runtime uses the last one.
 
     `edits` are by the name of the device. What two devices set to the same value is no problem: a runtime keeps one.
     """
@@ -98,15 +98,15 @@ def overwritten(edits: Mapping[str, JSON]) -> list[str]:
     for device, edit in edits.items():
         for what, value in _settings(edit):
             values.setdefault(what, {}).setdefault(value, []).append(device)
-    different = {what: found for what, found in values.items() if len(found) > 1}
+    different = {what: settings for what, settings in values.items() if len(settings) > 1}
     return [
-        f"{what} is {' and '.join(f'{value} by {devices[0]}' for value, devices in found.items())}; the last is used"
-        for what, found in different.items()
+        f"{what} is {' and '.join(f'{value} by {devices[0]}' for value, devices in settings.items())}; the last is used"
+        for what, settings in different.items()
     ]
 
 
 def _settings(edits: JSON) -> Iterator[tuple[str, str]]:
-    """What edits set that can be set once, each with its value."""
+    """Yield what edits set that can be set once, each with its value."""
     for variable in edits.get("env") or []:
         name, _, value = variable.partition("=")
         yield f"environment variable {name}", repr(value)
@@ -177,7 +177,7 @@ def _add_device(spec: JSON, node: JSON, host: HostLookup) -> None:
 
 
 def _complete(node: JSON, host: HostLookup) -> JSON:
-    """The device as in the OCI spec; fields that the edit leaves out are read from the host."""
+    """Return the device as in the OCI spec; fields that the edit leaves out are read from the host."""
     device: dict[str, Any] = {
         "path": node["path"],
         "type": node.get("type", ""),
@@ -189,20 +189,20 @@ def _complete(node: JSON, host: HostLookup) -> JSON:
     complete = device["type"] and (device["major"] or device["type"] == _FIFO)
     path = node.get("hostPath") or node["path"]
     try:
-        found = host(path)
+        host_node = host(path)
     except OSError as error:
         if complete:
             return device
         raise InjectionError(f"CDI device {node['path']!r}: cannot stat host device {path!r}: {error}") from error
-    device.setdefault("fileMode", found.mode)
+    device.setdefault("fileMode", host_node.mode)
     if complete:
         return device
-    device["type"] = device["type"] or found.type
-    if device["type"] != found.type:
-        types = f"the edit says type {device['type']!r}, host device {path!r} has {found.type!r}"
+    device["type"] = device["type"] or host_node.type
+    if device["type"] != host_node.type:
+        types = f"the edit says type {device['type']!r}, host device {path!r} has {host_node.type!r}"
         raise InjectionError(f"CDI device {node['path']!r}: {types}")
     if device["type"] != _FIFO and not device["major"]:
-        device["major"], device["minor"] = found.major, found.minor
+        device["major"], device["minor"] = host_node.major, host_node.minor
     return device
 
 

@@ -30,7 +30,7 @@ class PatchError(DraError):
         self.readable = readable
 
     def status(self, resource: ResourceType, name: str) -> statuses.StatusError:
-        """The answer: 400 for a malformed patch, 422 for one that does not fit."""
+        """Return the answer: 400 for a malformed patch, 422 for one that does not fit."""
         if not self.readable:
             return statuses.bad_request(str(self))
         return statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(self))])
@@ -42,7 +42,7 @@ def patched(target: Any, patch: Any) -> Any:
 
 
 def merge_patched(target: Any, patch: Any) -> Any:
-    """A copy of `target` with `patch` merged in: null removes a field, objects merge, other values replace."""
+    """Return a copy of `target` with `patch` merged in: null removes a field, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -55,7 +55,7 @@ def merge_patched(target: Any, patch: Any) -> Any:
 
 
 def json_patched(target: Any, operations: Sequence[Any]) -> Any:
-    """A copy of `target` after all operations of a JSON patch; `PatchError` if one does not fit."""
+    """Return a copy of `target` after all operations of a JSON patch; `PatchError` if one does not fit."""
     document = {"": copy.deepcopy(target)}
     for operation in operations:
         try:

@@ -100,7 +100,7 @@ _FIELDS: Final = {
 
 
 def decode(body: bytes) -> JSON:
-    """The object in a body, as it would be in JSON; ValueError if it is malformed or of an unknown kind."""
+    """Return the object in a body, as it would be in JSON; ValueError if it is malformed or of an unknown kind."""
     if not body.startswith(MAGIC):
         raise ValueError("it does not begin with k8s\\0")
     unknown = _message("Unknown", body[len(MAGIC) :])
@@ -121,33 +121,33 @@ class _Field:
 
 @cache
 def _fields(message: str) -> dict[int, _Field]:
-    found = {}
+    fields = {}
     for text in _FIELDS[message].split(";"):
         number, name, kind = text.split()
-        found[int(number)] = _Field(name, kind.strip("[]{}"), kind.startswith("["), kind.startswith("{"))
-    return found
+        fields[int(number)] = _Field(name, kind.strip("[]{}"), kind.startswith("["), kind.startswith("{"))
+    return fields
 
 
 def _message(name: str, data: bytes) -> JSON:
-    """A message's fields by name, without unknown ones and without empty strings, which are encoded but mean unset.
+    """Return a message's fields by name, without unknown ones and empty strings, which are encoded but mean unset.
 
     An empty `text` is kept: it is a pointer in Go, so it is encoded only if it is set.
     """
-    fields, found = _fields(name), dict[str, Any]()
+    fields, members = _fields(name), dict[str, Any]()
     for number, value in _parts(data):
         field = fields.get(number)
         if field is None:
             continue
         if field.repeated:
-            found.setdefault(field.name, []).extend(_values(field.type, value))
+            members.setdefault(field.name, []).extend(_values(field.type, value))
         elif field.mapped:
             key, inner = _entry(field.type, value)
-            found.setdefault(field.name, {})[key] = inner
+            members.setdefault(field.name, {})[key] = inner
         elif field.name == "inline":
-            found |= _value(field.type, value)
+            members |= _value(field.type, value)
         elif (decoded := _value(field.type, value)) not in ("", None) or (field.type == "text" and decoded == ""):
-            found[field.name] = decoded
-    return found
+            members[field.name] = decoded
+    return members
 
 
 def _entry(kind: str, data: Value) -> tuple[str, Any]:
@@ -157,7 +157,7 @@ def _entry(kind: str, data: Value) -> tuple[str, Any]:
 
 
 def _values(kind: str, data: Value) -> list[Any]:
-    """The items of one occurrence of a list: several if numbers are packed."""
+    """Return the items of one occurrence of a list: several if numbers are packed."""
     if kind in _NUMBERS and isinstance(data, bytes):
         items, offset = [], 0
         while offset < len(data):

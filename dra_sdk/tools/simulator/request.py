@@ -52,7 +52,7 @@ class RequestInfo:
 
     @classmethod
     def of(cls, catalog: Catalog, method: str, url: str) -> Self:
-        """Reads method and URL; `StatusError` 405 if the resource has no such verb."""
+        """Read method and URL; `StatusError` 405 if the resource has no such verb."""
         path, _, query_text = url.partition("?")
         query = dict(parse_qsl(query_text, keep_blank_values=True))
         located = _locate(catalog, [unquote(part) for part in path.split("/") if part])
@@ -77,7 +77,7 @@ class RequestInfo:
         return self.query.get(parameter, "").lower() in _TRUE
 
     def number(self, parameter: str) -> int | None:
-        """A query parameter as a number, None if it is absent or empty; `StatusError` 400 if it is no number."""
+        """Return a query parameter as a number, None if it is absent or empty; `StatusError` 400 if it is no number."""
         text = self.query.get(parameter, "")
         if not text:
             return None
@@ -87,7 +87,7 @@ class RequestInfo:
 
 
 def _locate(catalog: Catalog, parts: list[str]) -> tuple[ResourceType, str, str, str] | None:
-    """The kind, namespace, name and subresource that a path leads to; None if it leads to no resource."""
+    """Return the kind, namespace, name and subresource that a path leads to; None if it leads to no resource."""
     match parts:
         case ["api", version, *rest]:
             group = ""
@@ -202,12 +202,12 @@ class FieldValidation:
         return cls(info.query.get("fieldValidation", ""))
 
     def unknown(self, fields: list[str]) -> None:
-        """Deals with the unknown fields of an object; `StatusError` 400 if they are not allowed."""
-        found = ", ".join(f'unknown field "{name}"' for name in fields)
+        """Deal with the unknown fields of an object; `StatusError` 400 if they are not allowed."""
+        problems = ", ".join(f'unknown field "{name}"' for name in fields)
         if self._mode == _STRICT:
-            raise statuses.bad_request(f"strict decoding error: {found}")
+            raise statuses.bad_request(f"strict decoding error: {problems}")
         if self._mode != _IGNORE:
-            quoted = found.replace('"', '\\"')
+            quoted = problems.replace('"', '\\"')
             self.headers["Warning"] = f'299 - "{quoted}"'
 
 
@@ -250,22 +250,22 @@ class RequestLog:
         self._records: deque[RequestRecord] = deque(maxlen=size)
 
     def append(self, record: RequestRecord) -> None:
-        """Adds a record; at `size` records the oldest is dropped."""
+        """Add a record; at `size` records the oldest is dropped."""
         with self._lock:
             self._records.append(record)
 
     def clear(self) -> None:
-        """Removes all records."""
+        """Remove all records."""
         with self._lock:
             self._records.clear()
 
     def records(self, verb: str = "*", resource: str = "*", *, since: float = 0.0) -> list[RequestRecord]:
-        """The records of this verb and resource (shell patterns) that started at `since` or later."""
+        """Return the records of this verb and resource (shell patterns) that started at `since` or later."""
         with self._lock:
-            found = list(self._records)
+            records = list(self._records)
         return [
             record
-            for record in found
+            for record in records
             if record.started >= since and fnmatchcase(record.verb, verb) and fnmatchcase(record.resource, resource)
         ]
 

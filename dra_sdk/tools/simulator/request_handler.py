@@ -57,20 +57,20 @@ class Service:
         self._streams: dict[Watcher, socket.socket] = {}
 
     def add_stream(self, watcher: Watcher, connection: socket.socket) -> None:
-        """Notes that a watch is streamed over this connection; closes it at once if the server is stopping."""
+        """Note that a watch is streamed over this connection; close it at once if the server is stopping."""
         with self._lock:
             self._streams[watcher] = connection
         if self.stopping.is_set():
             watcher.close()
 
     def remove_stream(self, watcher: Watcher) -> None:
-        """Forgets a watch that has ended."""
+        """Forget a watch that has ended."""
         with self._lock:
             self._streams.pop(watcher, None)
         self.store.unwatch(watcher)
 
     def close_streams(self, *, reset: bool) -> int:
-        """Ends all watches, with a last chunk or (`reset`) by breaking their connections; returns their number."""
+        """End all watches, with a last chunk or (`reset`) by breaking their connections; return their number."""
         with self._lock:
             streams = dict(self._streams)
         for watcher, connection in streams.items():
@@ -98,7 +98,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def setup(self) -> None:
-        """Does the TLS handshake, in the thread of this connection."""
+        """Do the TLS handshake, in the thread of this connection."""
         if isinstance(self.request, ssl.SSLSocket):
             self.request.settimeout(_HANDSHAKE_SECONDS)
             self.request.do_handshake()
@@ -106,7 +106,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         super().setup()
 
     def handle(self) -> None:
-        """Serves all requests of the connection."""
+        """Serve all requests of the connection."""
         try:
             super().handle()
         except ResetConnectionError:
@@ -115,10 +115,10 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the name in http.server)
-        """Prints nothing: requests are in `RequestLog`."""
+        """Print nothing: requests are in `RequestLog`."""
 
     def handle_expect_100(self) -> bool:
-        """Tells the client to send the body. The client waits for that, so it must not stay in the buffer."""
+        """Tell the client to send the body. The client waits for that, so it must not stay in the buffer."""
         proceed = super().handle_expect_100()
         self.wfile.flush()
         return proceed
@@ -126,7 +126,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     # -- reading
 
     def parse_request(self) -> bool:
-        """Reads the head of a request; returns False after an answer to one that is not HTTP.
+        """Read the head of a request; return False after an answer to one that is not HTTP.
 
         HTTP/0.9, which has neither a version nor headers, is refused, as a real API server does.
         """
@@ -139,7 +139,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _read_body(self) -> bytes | None:
-        """The body of the request; None if it was larger than `MAX_BODY`, ValueError if the request is not HTTP.
+        """Return the body of the request; None if it was larger than `MAX_BODY`, ValueError if the request is not HTTP.
 
         A body that is too large is read to its end all the same, so that the client gets to read the answer.
         """
@@ -175,7 +175,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     # -- answering
 
     def _serve(self) -> None:
-        """Serves one request of any method."""
+        """Serve one request of any method."""
         try:
             body = self._read_body()
         except ValueError as error:
@@ -296,7 +296,7 @@ class RequestHandler(BaseHTTPRequestHandler):
                 self.service.store.bookmark(watcher)
 
     def _send_chunk(self, data: bytes) -> None:
-        """Sends one chunk of a streamed body; empty data is the last one."""
+        """Send one chunk of a streamed body; empty data is the last one."""
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
@@ -324,7 +324,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
 
 def _length(text: str, base: int) -> int:
-    """The length of a body or chunk; ValueError if it is not a number."""
+    """Return the length of a body or chunk; ValueError if it is not a number."""
     try:
         return int(text.strip(), base)
     except ValueError:

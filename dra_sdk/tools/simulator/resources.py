@@ -63,7 +63,7 @@ class ResourceType:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The URL path of the collection, or of one object."""
+        """Return the URL path of the collection, or of one object."""
         parts = ["", "apis", self.group, self.version] if self.group else ["", "api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -71,7 +71,7 @@ class ResourceType:
         return "/".join([*parts, name] if name else parts)
 
     def without_field_selector(self, *paths: str) -> ResourceType:
-        """This kind as an older server has it: field selectors on `paths` are refused with 400."""
+        """Return this kind as an older server has it: field selectors on `paths` are refused with 400."""
         return replace(self, field_selectors=tuple(p for p in self.field_selectors if p not in paths))
 
 
@@ -93,22 +93,22 @@ class Catalog:
         return iter(self.types)
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """The kind at /apis/<group>/<version>/<plural>, None if the server does not serve it."""
+        """Return the kind at /apis/<group>/<version>/<plural>, None if the server does not serve it."""
         return self._by_url.get((group, version, plural))
 
     def __getitem__(self, plural: str) -> ResourceType:
-        for found in self.types:
-            if found.plural == plural:
-                return found
+        for resource in self.types:
+            if resource.plural == plural:
+                return resource
         known = ", ".join(t.plural for t in self.types)
         raise KeyError(f"this server has no resource {plural!r}; it has {known}")
 
     def without(self, *plurals: str) -> Catalog:
-        """The same without `plurals`, as a server has it that is older than their API version."""
+        """Return the same without `plurals`, as a server has it that is older than their API version."""
         return Catalog(tuple(t for t in self.types if t.plural not in plurals))
 
     def having(self, *types: ResourceType) -> Catalog:
-        """The same with `types` added; each replaces a kind of the same group and plural."""
+        """Return the same with `types` added; each replaces a kind of the same group and plural."""
         replaced = {(t.group, t.plural) for t in types}
         return Catalog((*(t for t in self.types if (t.group, t.plural) not in replaced), *types))
 
@@ -219,7 +219,7 @@ _CATALOG = Catalog(
 
 
 def server_catalog(profile: ServerProfile) -> Catalog:
-    """The kinds that matter for DRA, as a server of this release with these feature gates serves them."""
+    """Return the kinds that matter for DRA, as a server of this release with these feature gates serves them."""
     catalog = _CATALOG
     if profile.minor < _FIRST_WITH_POOL_SELECTOR:
         catalog = catalog.having(catalog["resourceslices"].without_field_selector("spec.pool.name"))
@@ -239,23 +239,23 @@ CATALOG = server_catalog(ServerProfile.of("1.37"))
 
 
 def discovery(catalog: Catalog, path: str, git_version: str) -> JSON | None:
-    """The document at a discovery path: /version, /api, /apis or a resource list; None if there is none."""
+    """Return the document at a discovery path: /version, /api, /apis or a resource list; None if there is none."""
     match path.strip("/").split("/"):
         case ["version"]:
-            found: JSON | None = _version(git_version)
+            document: JSON | None = _version(git_version)
         case ["api"]:
-            found = {"kind": "APIVersions", "versions": _versions(catalog, ""), "serverAddressByClientCIDRs": []}
+            document = {"kind": "APIVersions", "versions": _versions(catalog, ""), "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            found = _groups(catalog)
+            document = _groups(catalog)
         case ["apis", group]:
-            found = _group(catalog, group) if _versions(catalog, group) else None
+            document = _group(catalog, group) if _versions(catalog, group) else None
         case ["api", version]:
-            found = _resources(catalog, "", version)
+            document = _resources(catalog, "", version)
         case ["apis", group, version]:
-            found = _resources(catalog, group, version)
+            document = _resources(catalog, group, version)
         case _:
-            found = None
-    return found
+            document = None
+    return document
 
 
 def _version(git_version: str) -> JSON:

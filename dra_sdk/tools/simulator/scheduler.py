@@ -66,7 +66,7 @@ class Scheduler:
         return retry_on_conflict(self._round)
 
     def release(self, name: str, namespace: str, pod: JSON) -> None:
-        """What the claim controller does with a claim when a pod is gone: it removes the pod's reservation.
+        """Remove the reservation of a deleted pod from a claim, as the claim controller does.
 
         A claim that the scheduler allocated is deallocated with its last pod. A claim that was made for the pod is
         deleted.
@@ -79,7 +79,7 @@ class Scheduler:
             self._api.delete("resourceclaims", name, namespace)
 
     def _write_status_without(self, uid: str, name: str, namespace: str) -> JSON:
-        """Writes the status that the claim has without this pod; the claim with that status and its finalizers."""
+        """Return the claim with the status that it has without this pod, and its finalizers."""
         claim = self._api.get("resourceclaims", name, namespace)
         scheduled = FINALIZER in claim["metadata"].get("finalizers", [])
         if _owned(claim, uid):
@@ -139,7 +139,7 @@ def _unreserved(claim: JSON, uid: str) -> JSON:
 
 
 def _changed(before: Mapping[ObjectKey, JSON], after: Iterable[JSON]) -> Iterator[JSON]:
-    return (each for each in after if before.get(object_key(each)) != each)
+    return (obj for obj in after if before.get(object_key(obj)) != obj)
 
 
 # -- allocation
@@ -175,7 +175,7 @@ class AllocatedDevice:
 
 
 def allocation(claim: JSON, classes: Mapping[str, JSON], devices: Sequence[AllocatedDevice], node: str) -> JSON:
-    """The `status.allocation` with exactly these devices on this node, and the configuration of classes and claim."""
+    """Return the `status.allocation` with exactly these devices on this node, and the config of classes and claim."""
     results = [device.encoded() for device in devices]
     config = [*_class_config(claim, classes, devices), *_claim_config(claim, devices)]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
@@ -200,7 +200,7 @@ def _claim_config(claim: JSON, devices: Sequence[AllocatedDevice]) -> Iterator[J
 
 
 def class_name(claim: JSON, request: str) -> str:
-    """The device class of `request` or `request/subrequest`; `KeyError` if the claim has no such request."""
+    """Return the device class of `request` or `request/subrequest`; `KeyError` if the claim has no such request."""
     base, _, sub = request.partition("/")
     for entry in claim["spec"].get("devices", {}).get("requests", []):
         if entry["name"] != base:

@@ -40,12 +40,12 @@ class Selector:
 
 
 def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labels: str = "") -> Selector:
-    """Parses a selector; `StatusError` 400 if it is malformed or names a field path that the kind does not allow."""
+    """Parse a selector; `StatusError` 400 if it is malformed or names a field path that the kind does not allow."""
     try:
-        found = parse_labels(labels)
+        requirements = parse_labels(labels)
     except ValueError as error:
         raise statuses.bad_request(str(error)) from error
-    return Selector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), found)
+    return Selector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), requirements)
 
 
 def _field_term(resource: ResourceType, term: str) -> Requirement:

@@ -57,7 +57,7 @@ class TlsFiles:
 
 
 def make_certificates(directory: Path) -> TlsFiles:
-    """Makes a CA and with it a certificate for 127.0.0.1 and localhost; `CertificateError` if trustme is missing."""
+    """Make a CA and with it a certificate for 127.0.0.1 and localhost; `CertificateError` if trustme is missing."""
     try:
         import trustme  # noqa: PLC0415 (only HTTPS needs it)
     except ImportError:
@@ -106,7 +106,7 @@ class ApiServer:
         return f"{'https' if self.tls else 'http'}://{HOST}:{self.port}"
 
     def start(self) -> Self:
-        """Listens; `OSError` if the port is taken."""
+        """Listen; `OSError` if the port is taken."""
         self._service.stopping.clear()
         self._listener = _Listener(self.port, self._service, self._tls_context())
         self.release()
@@ -118,7 +118,7 @@ class ApiServer:
         return self
 
     def stop(self) -> None:
-        """Closes everything and waits for every thread. The port stays reserved for the next start."""
+        """Close everything and wait for every thread. The port stays reserved for the next start."""
         listener, self._listener = self._listener, None
         if listener is None or self._accepting is None:
             return
@@ -131,13 +131,13 @@ class ApiServer:
         listener.server_close()
 
     def release(self) -> None:
-        """Gives up the port of a stopped server."""
+        """Give up the port of a stopped server."""
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
 
     def close_watches(self, *, reset: bool = False) -> int:
-        """Ends all open watches, properly or (`reset`) by breaking their connections; returns their number."""
+        """End all open watches, properly or (`reset`) by breaking their connections; return their number."""
         return self._service.close_streams(reset=reset)
 
     @property
@@ -146,7 +146,7 @@ class ApiServer:
         return self._service.open_streams
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Writes a kubeconfig for this server, which only its owner can read, and returns `path`."""
+        """Write a kubeconfig for this server, which only its owner can read, and return `path`."""
         name = "simulator"
         cluster = {"server": self.url} | ({"certificate-authority": str(self.tls.ca)} if self.tls else {})
         user = {"token": self._service.token} if self._service.token else {}
@@ -214,20 +214,20 @@ class _Listener(ThreadingTCPServer):
             self._changed.notify_all()
 
     def handle_error(self, *_: Any) -> None:
-        """Ignores that a client went away; any other error is a defect of this program and ends the thread."""
+        """Ignore that a client went away; any other error is a defect of this program and ends the thread."""
         error = exception()
         if error is not None and not isinstance(error, OSError):
             raise error
 
     def stop_accepting(self) -> None:
-        """Accepts no more connections; returns when `serve_forever` has ended."""
+        """Accept no more connections; return when `serve_forever` has ended."""
         # This wakes serve_forever, which then finds that it is to end.
         self.socket.shutdown(socket.SHUT_RDWR)
         self.shutdown()
         self.socket.close()
 
     def close_connections(self, seconds: float) -> None:
-        """Ends all connections: idle ones at once, others when their answer is sent, at most `seconds` later."""
+        """End all connections: idle ones at once, others when their answer is sent, at most `seconds` later."""
         self._shut_all(socket.SHUT_RD)
         with self._changed:
             self._changed.wait_for(lambda: not self._connections, seconds)
@@ -241,7 +241,7 @@ class _Listener(ThreadingTCPServer):
 
 
 def _reserve(port: int) -> socket.socket:
-    """Keeps the kernel from giving the port to another program; connections to it are refused."""
+    """Keep the kernel from giving the port to another program; connections to it are refused."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the next listener gets it
     reserved.bind((HOST, port))

@@ -39,24 +39,24 @@ class Strategy:
         self._compile_cel = cel_compiler(profile)
 
     def install(self) -> None:
-        """Makes the store decode and admit objects by these rules."""
+        """Make the store decode and admit objects by these rules."""
         self._store.decode = self.decode
         self._store.admit.append(self.admit)
 
     def decode(self, resource: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
-        """The object with defaults and without unknown fields, and their paths; `StatusError` 400 for wrong types."""
+        """Return the object with defaults, without unknown fields, and the paths of these; 400 for wrong types."""
         if resource.group != GROUP:
             return obj, []
         whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
-        found, problems = decoded(whole, self._profile, metadata.now())
-        if found is None:
+        value, problems = decoded(whole, self._profile, metadata.now())
+        if value is None:
             why = "; ".join(map(str, problems))
             version = f'in version "{resource.version}"'
             raise statuses.bad_request(f"{resource.kind} {version} cannot be handled as a {resource.kind}: {why}")
-        return found, [problem.field for problem in problems]
+        return value, [problem.field for problem in problems]
 
     def admit(self, write: Write) -> None:
-        """Drops disabled fields and validates; `StatusError` 422 if the object breaks a rule."""
+        """Drop disabled fields and validate; `StatusError` 422 if the object breaks a rule."""
         if write.resource.group != GROUP or write.verb == "delete":
             return
         if write.old is not None:
@@ -71,8 +71,8 @@ class Strategy:
     def _problems(self, write: Write) -> Iterator[Problem]:
         subresource = write.subresource if write.old is not None else ""
         obj, old = write.object, write.old
-        found = validate(obj, old=old, profile=self._profile, subresource=subresource, compile_cel=self._compile_cel)
-        return (problem for problem in found if problem.type not in DECODING)
+        problems = validate(obj, old=old, profile=self._profile, subresource=subresource, compile_cel=self._compile_cel)
+        return (problem for problem in problems if problem.type not in DECODING)
 
     def _admin_access(self, write: Write) -> Iterator[Problem]:
         """Admin access is for namespaces with a label. The spec cannot change, so it is checked at creation only."""
@@ -87,7 +87,7 @@ class Strategy:
 
 
 def _admin_field(obj: JSON, old: JSON | None, subresource: str) -> str:
-    """The field that newly asks for admin access, "" if there is none."""
+    """Return the field that newly asks for admin access, "" if there is none."""
     if subresource == "status":
         index = _first(_results(obj), "adminAccess")
         had = old is not None and _first(_results(old), "adminAccess") is not None
@@ -118,11 +118,11 @@ def _prepare_for_update(obj: JSON, old: JSON, subresource: str) -> None:
 
 
 def _drop_deallocated(claim: JSON, old: JSON) -> None:
-    """Drops the device statuses of devices that are no longer allocated."""
-    gone = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
+    """Drop the device statuses of devices that are no longer allocated."""
+    lost = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
     status = claim.get("status") or {}
     if "devices" in status:
-        status["devices"] = [device for device in status["devices"] if _device_id(device) not in gone]
+        status["devices"] = [device for device in status["devices"] if _device_id(device) not in lost]
         if not status["devices"]:
             del status["devices"]
 
@@ -132,6 +132,6 @@ def _device_id(device: JSON) -> tuple[Any, ...]:
 
 
 def _restart_taint(taint: JSON, old: JSON) -> None:
-    """Sets the time of a taint whose effect changed, unless the client set it."""
+    """Set the time of a taint whose effect changed, unless the client set it."""
     if taint.get("effect") != old.get("effect") and taint.get("timeAdded") == old.get("timeAdded"):
         taint["timeAdded"] = metadata.now()

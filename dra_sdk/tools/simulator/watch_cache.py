@@ -1,4 +1,4 @@
-"""Stored versions of objects, the latest changes of each kind, and the watchers that are told of them.
+"""Stored versions of objects, the latest changes of each kind, and the watchers that receive them.
 
 A `StoredObject` is one version of one object and never changes. It keeps its encoded form, so that a get, a list and a
 watch event need no encoding. A `WatchCache` holds the last changes of one kind; a watch that starts further back gets
@@ -60,12 +60,12 @@ class StoredObject:
         return b"{" + self._body
 
     def copy(self) -> JSON:
-        """A copy that may be changed."""
+        """Return a copy that may be changed."""
         copied: JSON = json.loads(self.encoded)
         return copied
 
     def at(self, version: int) -> StoredObject:
-        """The same with another resourceVersion, as in the last event of a deleted object."""
+        """Return the same with another resourceVersion, as in the last event of a deleted object."""
         return StoredObject(self.resource, self.object, version)
 
 
@@ -122,7 +122,7 @@ class Watcher:
         self.closed = False
 
     def offer(self, write: WatchCacheEvent) -> None:
-        """Queues the event that this write is for the watch's selection, if any."""
+        """Queue the event that this write is for the watch's selection, if any."""
         if write.version <= self._after:
             return
         before = write.before if write.before and self.selector.matches(write.before.object) else None
@@ -133,11 +133,11 @@ class Watcher:
             self.put(WatchEvent("DELETED", write.version, before.at(write.version).encoded))
 
     def put(self, event: WatchEvent) -> None:
-        """Queues one event."""
+        """Queue one event."""
         self._events.put(event)
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
-        """Queues a bookmark: every event up to `version` has been queued; `initial_end` ends the initial events."""
+        """Queue a bookmark: every event up to `version` has been queued; `initial_end` ends the initial events."""
         metadata: JSON = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -145,12 +145,12 @@ class Watcher:
         self.put(WatchEvent("BOOKMARK", version, encode(obj)))
 
     def fail(self, error: statuses.StatusError) -> None:
-        """Queues an ERROR event and closes the watch."""
+        """Queue an ERROR event and close the watch."""
         self.put(WatchEvent("ERROR", 0, encode(error.status)))
         self.close()
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """The next event; None after `timeout` seconds or when the watch is closed."""
+        """Return the next event; None after `timeout` seconds or when the watch is closed."""
         if self.closed and self._events.empty():
             return None
         try:
@@ -159,7 +159,7 @@ class Watcher:
             return None
 
     def close(self) -> None:
-        """Ends the watch; events that are queued are still delivered."""
+        """End the watch; events that are queued are still delivered."""
         self.closed = True
         self._events.put(None)
 
@@ -176,18 +176,18 @@ class WatchCache:
         self._dropped = 0  # the resourceVersion up to which writes are no longer here
 
     def append(self, event: WatchCacheEvent) -> None:
-        """Adds a write; at `size` writes the oldest is dropped."""
+        """Add a write; at `size` writes the oldest is dropped."""
         if len(self._events) == self._events.maxlen:
             self._dropped = self._events[0].version if self._events else event.version
         self._events.append(event)
 
     def since(self, version: int) -> list[WatchCacheEvent]:
-        """The writes after `version`; `StatusError` 410 if some of them were dropped."""
+        """Return the writes after `version`; `StatusError` 410 if some of them were dropped."""
         if version < self._dropped:
             raise statuses.expired(f"too old resource version: {version} ({self._dropped})")
         return [event for event in self._events if event.version > version]
 
     def drop(self, version: int) -> None:
-        """Drops all writes, the last of which was `version`, as etcd compaction does."""
+        """Drop all writes, the last of which was `version`, as etcd compaction does."""
         self._events.clear()
         self._dropped = version

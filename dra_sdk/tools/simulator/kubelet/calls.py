@@ -146,7 +146,7 @@ class ClaimsResponse(CallResult):
         return not self.ok or (entry is not None and bool(entry.error))
 
     def encoded(self) -> dict[str, Any]:
-        """The entries as JSON, for evidence."""
+        """Return the entries as JSON, for evidence."""
         return {
             uid: {"error": entry.error, "devices": [f"{device.pool}/{device.device}" for device in entry.devices]}
             for uid, entry in self.claims.items()
@@ -301,12 +301,12 @@ class Connectivity:
         with _SUBSCRIBING:
             before = set(threading.enumerate())
             channel.subscribe(self._changed, try_to_connect=True)
-            others = [each for each in threading.enumerate() if each not in before]
+            others = [thread for thread in threading.enumerate() if thread not in before]
         # One that another part of the process is about to start is listed, too; it is not alive yet, and not grpc's.
-        self._pollers = [each for each in others if each.daemon and each.is_alive()]
+        self._pollers = [thread for thread in others if thread.daemon and thread.is_alive()]
 
     def stop(self) -> None:
-        """Ends the observation."""
+        """End the observation."""
         self._channel.unsubscribe(self._changed)
         for poller in self._pollers:
             poller.join(_END_SECONDS)
@@ -316,12 +316,12 @@ class Connectivity:
 
 
 def method_path(version: str, method: str) -> str:
-    """The gRPC path of a method of an advertised version, whose name is not that of the service."""
+    """Return the gRPC path of a method of an advertised version, whose name is not that of the service."""
     return f"/{VERSIONS[version][0]}/{method}"
 
 
 def to_json(message: Message) -> Any:
-    """A message as JSON, with the field names of its .proto file."""
+    """Return a message as JSON, with the field names of its .proto file."""
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
@@ -341,7 +341,7 @@ def _channel(socket: Path | str, timing: KubeletTiming) -> grpc.Channel:
 
 
 def _prepared_device(driver: str, device: Any) -> PreparedDevice:
-    """A device of a prepare answer, from the message Device of v1 or of v1beta1, which has no share_id."""
+    """Return a device of a prepare answer, from the message Device of v1 or of v1beta1, which has no share_id."""
     has_share_id = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
     return PreparedDevice(
         driver,

@@ -57,7 +57,7 @@ class ClaimCache:
         self._claims = {(info.ref.namespace, info.ref.name): info for info in load(path)}
 
     def get(self, namespace: str, name: str) -> ClaimInfo | None:
-        """The claim of this name, None if it is not on the node."""
+        """Return the claim of this name, None if it is not on the node."""
         with self._lock:
             return self._claims.get((namespace, name))
 
@@ -67,11 +67,11 @@ class ClaimCache:
             return list(self._claims.values())
 
     def of_pod(self, pod_uid: str) -> list[ClaimInfo]:
-        """The claims that this pod uses."""
+        """Return the claims that this pod uses."""
         return [info for info in self.all() if pod_uid in info.pod_uids]
 
     def add_pod(self, pod_uid: str, wanted: Iterable[ClaimInfo]) -> list[ClaimInfo]:
-        """Adds the pod to each claim, and new claims to the node; returns the claims as they are on the node.
+        """Add the pod to each claim, and new claims to the node; return the claims as they are on the node.
 
         `PodClaimError` if an older claim of the same name is on the node, as after a pod was force-deleted.
         """
@@ -92,13 +92,13 @@ class ClaimCache:
             return infos
 
     def change(self, action: Callable[[], None]) -> None:
-        """Calls `action`, which may change claims, under the lock, and saves."""
+        """Call `action`, which may change claims, under the lock, and save."""
         with self._lock:
             action()
             self._save()
 
     def delete(self, infos: Iterable[ClaimInfo]) -> None:
-        """Deletes claims that have been unprepared."""
+        """Delete claims that have been unprepared."""
         with self._lock:
             for info in infos:
                 self._claims.pop((info.ref.namespace, info.ref.name), None)
@@ -113,7 +113,7 @@ class ClaimCache:
 
 
 def load(path: Path) -> list[ClaimInfo]:
-    """Reads the file: no file is no claims, a damaged file is a `CheckpointError`."""
+    """Read the file: no file is no claims, a damaged file is a `CheckpointError`."""
     if not path.exists():
         return []
     try:

@@ -79,7 +79,7 @@ class KubeletEmulator:
     # -- start and stop
 
     def start(self) -> Self:
-        """Deletes the node's ResourceSlices, reads the state file and starts to watch for drivers.
+        """Delete the node's ResourceSlices, read the state file and start to watch for drivers.
 
         `CheckpointError` if the state file is damaged.
         """
@@ -92,7 +92,7 @@ class KubeletEmulator:
         return self
 
     def stop(self) -> None:
-        """Stops without telling drivers; calls in flight are cancelled. Slices and the state file stay.
+        """Stop without notice to the drivers; calls in flight are cancelled. Slices and the state file stay.
 
         It returns when all calls of `run_pod`, `stop_pod` and `reconcile` have ended, so none changes the state file
         later.
@@ -102,7 +102,7 @@ class KubeletEmulator:
             process.stop()
 
     def restart(self) -> None:
-        """Stops and starts: drivers register again, and claims are known from the state file only."""
+        """Stop and start: drivers register again, and claims are known from the state file only."""
         self.stop()
         self.start()
 
@@ -132,7 +132,7 @@ class KubeletEmulator:
     def wait_for_driver(
         self, driver: str, *, instances: int = 1, connected: bool = True, timeout: float = WAIT_SECONDS
     ) -> list[PluginInfo]:
-        """Waits until `instances` plugins of a driver are registered (and connected); `NotRegisteredError` if not."""
+        """Wait until `instances` plugins of a driver are registered (and connected); `NotRegisteredError` if not."""
 
         def fit(infos: list[PluginInfo]) -> list[PluginInfo]:
             own = [info for info in infos if info.driver == driver and info.notified]
@@ -146,13 +146,13 @@ class KubeletEmulator:
         return fit(process.plugins.infos())
 
     def wait_for_no_driver(self, driver: str, timeout: float = WAIT_SECONDS) -> bool:
-        """Waits until no plugin of a driver is connected; False after `timeout` seconds."""
+        """Wait until no plugin of a driver is connected; False after `timeout` seconds."""
         return self.wait_for_plugins(
             lambda infos: not any(info.connected for info in infos if info.driver == driver), timeout
         )
 
     def wait_for_plugins(self, predicate: Callable[[list[PluginInfo]], bool], timeout: float = WAIT_SECONDS) -> bool:
-        """Waits until `predicate` is true for the registered plugins; False after `timeout` seconds."""
+        """Wait until `predicate` is true for the registered plugins; False after `timeout` seconds."""
         return self._running.plugins.wait(predicate, timeout)
 
     @property
@@ -161,7 +161,7 @@ class KubeletEmulator:
         return self._running.wiper.pending
 
     def retry(self, attempt: Callable[[], T], timeout: float = WAIT_SECONDS) -> T:
-        """Calls `attempt` until it raises no `KubeletError`, as a pod worker repeats the sync of its pod.
+        """Call `attempt` until it raises no `KubeletError`, as a pod worker repeats the sync of its pod.
 
         The kubelet calls a driver once per sync of a pod and repeats a failed sync after 10 to 15 s; here the pause is
         `timing.pod_retry`. After `timeout` seconds the last error is raised.
@@ -187,19 +187,19 @@ class KubeletEmulator:
     # -- pods
 
     def run_pod(self, pod: JSON) -> RunningPod:
-        """Prepares a pod's claims, as before its sandbox is created. After an error the same pod may be run again."""
+        """Prepare a pod's claims, as before its sandbox is created. After an error the same pod may be run again."""
         process = self._running
         self._active.add(pod["metadata"]["uid"])
         return process.pod_call(lambda: process.manager.prepare(pod))
 
     def stop_pod(self, pod_uid: str) -> None:
-        """The pod has ended: unprepares the claims that no other pod uses. After an error call it or `reconcile`."""
+        """End a pod: unprepare the claims that no other pod uses. After an error call it or `reconcile`."""
         process = self._running
         self._active.discard(pod_uid)
         process.pod_call(lambda: process.manager.unprepare(pod_uid))
 
     def reconcile(self) -> list[KubeletError]:
-        """Unprepares for pods that are gone, as the kubelet does every minute; returns the errors."""
+        """Unprepare for pods that no longer exist, as the kubelet does every minute; return the errors."""
         process = self._running
         return process.pod_call(lambda: process.manager.reconcile(self._active))
 
@@ -211,17 +211,17 @@ class KubeletEmulator:
     # -- health
 
     def health(self, driver: str, pool: str, device: str) -> ResourceHealth:
-        """The health of a device now."""
+        """Return the health of a device now."""
         return self._running.health.get(driver, pool, device)
 
     def wait_for_health(self, driver: str, pool: str, device: str, health: str, timeout: float = WAIT_SECONDS) -> bool:
-        """Waits until a device is `Healthy`, `Unhealthy` or `Unknown`; False after `timeout` seconds."""
+        """Wait until a device is `Healthy`, `Unhealthy` or `Unknown`; False after `timeout` seconds."""
         return self._running.health.wait(driver, pool, device, health, timeout)
 
     # -- records
 
     def calls(self, kind: str = "", driver: str = "") -> list[Call]:
-        """The calls so far, restarts included; `kind` and `driver` are "" for any."""
+        """Return the calls so far, restarts included; `kind` and `driver` are "" for any."""
         return self.records.calls(kind, driver)
 
     @property
@@ -259,11 +259,11 @@ class _Process:
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
 
     def pause(self, seconds: float) -> bool:
-        """Waits `seconds`, less if the kubelet stops; returns whether it stops."""
+        """Wait `seconds`, less if the kubelet stops; return whether it stops."""
         return self._stopping.wait(seconds)
 
     def pod_call(self, action: Callable[[], T]) -> T:
-        """Calls `action`, which changes the state file; `stop` waits for its end, and `StoppedError` after it."""
+        """Call `action`, which changes the state file; `stop` waits for its end, and `StoppedError` after it."""
         with self._changed:
             if self._stopping.is_set():
                 raise _stopped(self._node)

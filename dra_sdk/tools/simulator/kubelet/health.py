@@ -73,7 +73,7 @@ class HealthCache:
         self._reports: dict[str, dict[tuple[str, str], _Report]] = {}
 
     def update(self, driver: str, devices: Iterable[dra_health_v1_pb2.DeviceHealth]) -> None:
-        """Stores the reports of one message; a device that it does not name keeps its report."""
+        """Store the reports of one message; a device that it does not name keeps its report."""
         with self._changed:
             reports = self._reports.setdefault(driver, {})
             for device in devices:
@@ -85,20 +85,20 @@ class HealthCache:
             self._changed.notify_all()
 
     def clear(self, driver: str) -> None:
-        """Drops the reports of a driver."""
+        """Drop the reports of a driver."""
         with self._changed:
             self._reports.pop(driver, None)
             self._changed.notify_all()
 
     def get(self, driver: str, pool: str, device: str) -> ResourceHealth:
-        """The health of a device now."""
+        """Return the health of a device now."""
         with self._changed:
             report = self._reports.get(driver, {}).get((pool, device))
             expired = report is None or self._clock() - report.received > report.timeout
             return ResourceHealth(UNKNOWN) if expired or report is None else report.health
 
     def wait(self, driver: str, pool: str, device: str, health: str, timeout: float) -> bool:
-        """Waits until the device's health is `health`; False after `timeout` seconds."""
+        """Wait until the device's health is `health`; False after `timeout` seconds."""
         ends = time.monotonic() + timeout
         with self._changed:
             while self.get(driver, pool, device).health != health:
@@ -128,7 +128,7 @@ class HealthMonitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the stream and waits for the thread. The plugin is not called any more."""
+        """End the stream and wait for the thread. The plugin is not called any more."""
         self._stopping.set()
         with self._lock:
             if self._stream:
@@ -148,7 +148,7 @@ class HealthMonitor:
             self._stopping.wait(self._timing.health_retry)
 
     def _watch(self) -> grpc.StatusCode:
-        """Receives reports until the stream ends; its status."""
+        """Receive reports until the stream ends; return its status."""
         info, started = self._plugin.info, time.monotonic()
         with self._lock:
             if self._stopping.is_set():

@@ -34,24 +34,24 @@ class ClaimManager:
         self._records = records
 
     def prepare(self, pod: JSON) -> pods.RunningPod:
-        """Prepares the claims that are not prepared, with one call per driver for all of them; ends at the first error.
+        """Prepare the claims that are not prepared, with one call per driver for all of them; end at the first error.
 
         Nothing is remembered unless the pod may use all claims and all drivers are registered: a pod that cannot start
         can then be deleted. Claims count as prepared when all drivers have succeeded.
         """
-        found = [(pod_claim, self._claim(pod, pod_claim)) for pod_claim in pods.pod_claims(pod)]
-        wanted = [pods.check_claim(pod, pod_claim, claim) for pod_claim, claim in found]
+        claims = [(pod_claim, self._claim(pod, pod_claim)) for pod_claim in pods.pod_claims(pod)]
+        wanted = [pods.check_claim(pod, pod_claim, claim) for pod_claim, claim in claims]
         plugins = {driver: self._plugins.get(driver) for info in wanted for driver in info.drivers}
         infos = self.cache.add_pod(pod["metadata"]["uid"], wanted)
         unprepared = [info for info in infos if not info.prepared]
         for driver, plugin in plugins.items():
             self._prepare_with(plugin, [info for info in unprepared if driver in info.drivers])
         self.cache.change(lambda: _mark_prepared(unprepared))
-        for (_, claim), info in zip(found, infos, strict=True):
+        for (_, claim), info in zip(claims, infos, strict=True):
             for finding in findings(claim, info.devices):
                 self._records.add_finding(finding)
         metadata = pod["metadata"]
-        named = {pod_claim.name: info for (pod_claim, _), info in zip(found, infos, strict=True)}
+        named = {pod_claim.name: info for (pod_claim, _), info in zip(claims, infos, strict=True)}
         return pods.RunningPod(
             metadata["namespace"],
             metadata["name"],
@@ -62,7 +62,7 @@ class ClaimManager:
         )
 
     def unprepare(self, pod_uid: str) -> None:
-        """Removes the pod from its claims and unprepares those that no other pod uses; on an error it keeps these."""
+        """Remove the pod from its claims and unprepare those that no other pod uses; on an error these stay."""
         held = self.cache.of_pod(pod_uid)
         shared = [info for info in held if len(info.pod_uids) > 1]
         last = [info for info in held if len(info.pod_uids) == 1]
@@ -78,10 +78,10 @@ class ClaimManager:
         self.cache.delete(last)
 
     def reconcile(self, active: Container[str]) -> list[KubeletError]:
-        """Unprepares for every pod that has claims and is not `active`; returns the errors."""
-        gone = {uid for info in self.cache.all() for uid in tuple(info.pod_uids) if uid not in active}
+        """Unprepare for every pod that has claims and is not `active`; return the errors."""
+        ended = {uid for info in self.cache.all() for uid in tuple(info.pod_uids) if uid not in active}
         errors: list[KubeletError] = []
-        for uid in sorted(gone):
+        for uid in sorted(ended):
             try:
                 self.unprepare(uid)
             except KubeletError as error:
@@ -114,7 +114,7 @@ def _mark_prepared(infos: list[ClaimInfo]) -> None:
 
 
 def findings(claim: JSON, devices: Iterable[PreparedDevice]) -> Iterator[Finding]:
-    """Compares the devices that drivers answered for a claim with its allocation."""
+    """Compare the devices that drivers answered for a claim with its allocation."""
     name = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for device in devices:
         for rule, why in _broken_rules(pods.allocation_results(claim), device):

@@ -43,7 +43,7 @@ class PluginInfo:
     endpoint: the path of the service socket.
     service: the version of the DRAPlugin service that the kubelet chose.
     versions: the services that the plugin advertised.
-    notified: whether the plugin was told that it is registered.
+    notified: whether the plugin was notified that it is registered.
     connected: whether the channel is connected.
     """
 
@@ -74,7 +74,7 @@ class Plugin:
         self._call(UNPREPARE, claims, self.calls.unprepare)
 
     def disconnect(self) -> None:
-        """Closes the channel; calls in flight fail."""
+        """Close the channel; calls in flight fail."""
         if self.connectivity:
             self.connectivity.stop()
         self.calls.close()
@@ -122,7 +122,7 @@ class Plugin:
 
 
 def choose_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
-    """The first of the driver's versions that the kubelet supports; `RegistrationError` if there is none."""
+    """Return the first of the driver's versions that the kubelet supports; `RegistrationError` if there is none."""
     for version in versions:
         if version in VERSIONS:
             return version
@@ -153,7 +153,7 @@ class Plugins:
         self._health: dict[Plugin, Callable[[], None]] = {}
 
     def add(self, info: PluginInfo) -> Plugin:
-        """Registers a plugin and connects to it; `RegistrationError` if its endpoint is registered already."""
+        """Register a plugin and connect to it; `RegistrationError` if its endpoint is registered already."""
         with self._changed:
             others = self._plugins.setdefault(info.driver, [])
             if any(other.info.endpoint == info.endpoint for other in others):
@@ -168,7 +168,7 @@ class Plugins:
         return plugin
 
     def remove(self, plugin: Plugin) -> None:
-        """Deregisters a plugin and closes its channel; calls in flight fail."""
+        """Deregister a plugin and close its channel; calls in flight fail."""
         driver = plugin.info.driver
         with self._changed:
             self._plugins[driver].remove(plugin)
@@ -181,13 +181,13 @@ class Plugins:
         plugin.disconnect()
 
     def set_notified(self, plugin: Plugin) -> None:
-        """Notes that the plugin was told of its registration."""
+        """Note that the plugin was notified of its registration."""
         with self._changed:
             plugin.info = replace(plugin.info, notified=True)
             self._changed.notify_all()
 
     def get(self, driver: str) -> Plugin:
-        """The plugin to call: the newest connected one, else the newest; `NotRegisteredError` if there is none."""
+        """Return the plugin to call: the newest connected one, else the newest; `NotRegisteredError` if none is."""
         with self._changed:
             plugins = self._plugins.get(driver, [])
             if not plugins:
@@ -201,7 +201,7 @@ class Plugins:
             return self._infos()
 
     def wait(self, predicate: Callable[[list[PluginInfo]], bool], timeout: float) -> bool:
-        """Waits until `predicate` is true for the plugins; False after `timeout` seconds."""
+        """Wait until `predicate` is true for the plugins; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(self._infos()), timeout)
 

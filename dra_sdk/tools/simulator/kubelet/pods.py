@@ -68,38 +68,38 @@ class RunningPod:
     containers: dict[str, tuple[ContainerRequest, ...]]
 
     def cdi_ids(self, claim: str, request: str = "") -> tuple[str, ...]:
-        """The CDI ids of one request of a claim (by its name in the pod), or of the whole claim."""
-        found = [device for device in self.devices[claim] if device.serves(request)]
-        return tuple(cdi_id for device in found for cdi_id in device.cdi_ids)
+        """Return the CDI ids of one request of a claim (by its name in the pod), or of the whole claim."""
+        devices = [device for device in self.devices[claim] if device.serves(request)]
+        return tuple(cdi_id for device in devices for cdi_id in device.cdi_ids)
 
     def container_cdi_ids(self, container: str) -> tuple[str, ...]:
-        """The CDI ids that a container gets, in the order in which the runtime gets them."""
+        """Return the CDI ids that a container gets, in the order in which the runtime gets them."""
         return tuple(
             cdi_id for wanted in self.containers[container] for cdi_id in self.cdi_ids(wanted.claim, wanted.request)
         )
 
 
 def pod_claims(pod: JSON) -> list[PodClaim]:
-    """The claims of a pod; `PodClaimError` if a claim from a template does not exist yet."""
+    """Return the claims of a pod; `PodClaimError` if a claim from a template does not exist yet."""
     statuses = {entry["name"]: entry for entry in pod.get("status", {}).get("resourceClaimStatuses", [])}
-    found = []
+    claims = []
     for entry in pod["spec"].get("resourceClaims", []):
         name = entry["name"]
         if entry.get("resourceClaimName"):
-            found.append(PodClaim(name, entry["resourceClaimName"], generated=False))
+            claims.append(PodClaim(name, entry["resourceClaimName"], generated=False))
         elif name not in statuses:
             why = f"pod {_key(pod)}: ResourceClaim not created yet for {name}"
             raise PodClaimError("claim-exists", why, claim=name)
         elif statuses[name].get("resourceClaimName"):
-            found.append(PodClaim(name, statuses[name]["resourceClaimName"], generated=True))
+            claims.append(PodClaim(name, statuses[name]["resourceClaimName"], generated=True))
         # Otherwise the claim controller decided that the pod needs no claim here.
     if extended := _extended_claim(pod):
-        found.append(PodClaim(EXTENDED, extended["resourceClaimName"], generated=False))
-    return found
+        claims.append(PodClaim(EXTENDED, extended["resourceClaimName"], generated=False))
+    return claims
 
 
 def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
-    """The claim as the kubelet remembers it; `PodClaimError` if the pod may not use it or it is not allocated."""
+    """Return the claim as the kubelet keeps it; `PodClaimError` if the pod may not use it or it is not allocated."""
     metadata, status, uid = claim["metadata"], claim.get("status", {}), pod["metadata"]["uid"]
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
     owners = [owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")]
@@ -122,7 +122,7 @@ def allocation_results(claim: JSON) -> list[JSON]:
 
 
 def container_requests(pod: JSON) -> dict[str, tuple[ContainerRequest, ...]]:
-    """The requests of each container, init containers included."""
+    """Return the requests of each container, init containers included."""
     return {name: tuple(wanted) for name, wanted in _container_requests(pod)}
 
 
@@ -139,7 +139,7 @@ def _container_requests(pod: JSON) -> Iterator[tuple[str, list[ContainerRequest]
 
 
 def _extended_claim(pod: JSON) -> JSON:
-    """The claim for the pod's extended resources (KEP-5004), as the scheduler wrote it into the pod's status."""
+    """Return the claim for the pod's extended resources (KEP-5004), as the scheduler wrote it into the pod's status."""
     status: JSON = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
     return status
 

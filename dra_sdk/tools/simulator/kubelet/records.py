@@ -57,7 +57,7 @@ HEALTH = "health"
 
 
 def claim_name(claim: ClaimRef) -> str:
-    """The claim as the kubelet names it: `namespace/name`."""
+    """Return the claim as the kubelet names it: `namespace/name`."""
     return f"{claim.namespace}/{claim.name}"
 
 
@@ -99,7 +99,7 @@ class Call:
     error: "" for success.
     claims: the claims of a prepare or unprepare.
     devices: the devices of a prepare answer, by claim UID.
-    registered: what a notify told the driver.
+    registered: what a notify said to the driver.
     """
 
     kind: str
@@ -138,19 +138,19 @@ class Records:
         self._findings: list[Finding] = []
 
     def add_call(self, call: Call) -> None:
-        """Adds a call that has ended."""
+        """Add a call that has ended."""
         with self._changed:
             self._calls.append(call)
             self._changed.notify_all()
 
     def add_finding(self, finding: Finding) -> None:
-        """Adds a finding, unless the same one is there."""
+        """Add a finding, unless the same one is there."""
         with self._changed:
             if finding not in self._findings:
                 self._findings.append(finding)
 
     def calls(self, kind: str = "", driver: str = "") -> list[Call]:
-        """The calls of this kind and driver ("" for any), oldest first."""
+        """Return the calls of this kind and driver ("" for any), oldest first."""
         with self._changed:
             return [call for call in self._calls if kind in {"", call.kind} and driver in {"", call.driver}]
 
@@ -161,7 +161,7 @@ class Records:
             return list(self._findings)
 
     def wait(self, predicate: Callable[[list[Call]], bool], timeout: float) -> bool:
-        """Waits until `predicate` is true for the list of calls; False after `timeout` seconds."""
+        """Wait until `predicate` is true for the list of calls; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(list(self._calls)), timeout)
 

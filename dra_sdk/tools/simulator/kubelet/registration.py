@@ -35,8 +35,8 @@ _STOP_CHECK_SECONDS = 0.05
 
 
 def sockets_in(directory: Path) -> dict[str, SocketIdentity]:
-    """The registration sockets below `directory`, by path."""
-    found: dict[str, SocketIdentity] = {}
+    """Return the registration sockets below `directory`, by path."""
+    sockets: dict[str, SocketIdentity] = {}
     for folder, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
@@ -47,8 +47,8 @@ def sockets_in(directory: Path) -> dict[str, SocketIdentity]:
                 # Removed since the directory was read.
                 continue
             if not name.startswith(".") and stat.S_ISSOCK(status.st_mode):
-                found[str(path)] = (status.st_ino, status.st_mtime_ns)
-    return found
+                sockets[str(path)] = (status.st_ino, status.st_mtime_ns)
+    return sockets
 
 
 @dataclass
@@ -95,11 +95,11 @@ class RegistryWatcher:
         self._thread = threading.Thread(target=self._run, name="kubelet-watcher")
 
     def start(self) -> None:
-        """Starts to watch; sockets that are there count as new."""
+        """Start to watch; sockets that are there count as new."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Deregisters everything and waits for the attempts under way; `stopping` must be set before."""
+        """Deregister everything and wait for the attempts under way; `stopping` must be set before."""
         self._thread.join()
         for socket in list(self._sockets.values()):
             self._remove(socket)
@@ -118,11 +118,11 @@ class RegistryWatcher:
             self._stopping.wait(self._timing.poll)
 
     def _compare(self) -> None:
-        found = sockets_in(self._directory)
+        present = sockets_in(self._directory)
         for socket in list(self._sockets.values()):
-            if found.get(socket.path) != socket.identity:
+            if present.get(socket.path) != socket.identity:
                 self._remove(socket)
-        for path, identity in found.items():
+        for path, identity in present.items():
             socket = self._sockets.setdefault(path, _Socket(path, identity))
             idle = socket.plugin is None and (socket.worker is None or not socket.worker.is_alive())
             if idle and socket.next_attempt <= time.monotonic():
@@ -212,7 +212,7 @@ class Registrar:
         return plugin
 
     def _refuse(self, calls: KubeletCalls, error: RegistrationError) -> NoReturn:
-        """Tells the plugin the error and raises it, even if the plugin did not answer."""
+        """Tell the plugin the error and raise it, even if the plugin did not answer."""
         try:
             self._notify(calls, error.driver, error.socket, error.why)
         except RegistrationError as not_told:

@@ -27,7 +27,7 @@ class KubeletTiming:
     reconnect_last: the longest pause between attempts to connect again.
     health_retry: between attempts to open a health stream.
     pod_retry: between attempts of a pod worker to sync its pod.
-    reconcile: between searches for pods that are gone and still have prepared claims.
+    reconcile: between searches for deleted pods that still have prepared claims.
     """
 
     dial: float = 10.0

@@ -32,25 +32,25 @@ class SliceWiper:
         self._thread = threading.Thread(target=self._run, name="kubelet-wiper")
 
     def start(self) -> None:
-        """Deletes the slices of all drivers, none of which has registered yet."""
+        """Delete the slices of all drivers, none of which has registered yet."""
         self._attempt(ALL_DRIVERS)
         self._thread.start()
 
     def stop(self) -> None:
-        """Drops pending wipes."""
+        """Drop pending wipes."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
         self._thread.join()
 
     def schedule(self, driver: str) -> None:
-        """Wipes after the delay; a wipe that is pending stays as it is."""
+        """Wipe after the delay; a wipe that is pending stays as it is."""
         with self._changed:
             self._due.setdefault(driver, time.monotonic() + self._timing.wipe_delay)
             self._changed.notify()
 
     def cancel(self, driver: str) -> None:
-        """The driver is back: drops its pending wipe."""
+        """Drop the pending wipe of a driver that is back."""
         with self._changed:
             self._due.pop(driver, None)
 

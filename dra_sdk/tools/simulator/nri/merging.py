@@ -50,22 +50,22 @@ class MergedAnswers:
 
     def update(self, plugin: str, updates: Iterable[pb.ContainerUpdate]) -> None:
         """Add what a plugin wants to change in other containers; ConflictError unless the update ignores failures."""
-        for each in updates:
-            if self.container is not None and each.container_id == self.container.id:
-                raise ConflictError(f"plugin {plugin} asked for an update of {each.container_id} during its creation")
-            merged = pb.ContainerUpdate(container_id=each.container_id, ignore_failure=each.ignore_failure)
-            if before := self.updates.get(each.container_id):
+        for update in updates:
+            if self.container is not None and update.container_id == self.container.id:
+                raise ConflictError(f"plugin {plugin} asked for an update of {update.container_id} during its creation")
+            merged = pb.ContainerUpdate(container_id=update.container_id, ignore_failure=update.ignore_failure)
+            if before := self.updates.get(update.container_id):
                 merged.CopyFrom(before)
-                merged.ignore_failure = before.ignore_failure and each.ignore_failure
+                merged.ignore_failure = before.ignore_failure and update.ignore_failure
             owners = dict(self._owners)
             try:
-                self._resources(plugin, each.container_id, each.linux.resources, merged.linux.resources)
+                self._resources(plugin, update.container_id, update.linux.resources, merged.linux.resources)
             except ConflictError:
                 self._owners = owners
-                if not each.ignore_failure:
+                if not update.ignore_failure:
                     raise
             else:
-                self.updates[each.container_id] = merged
+                self.updates[update.container_id] = merged
 
     def _annotations(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
         assert self.container is not None
@@ -79,21 +79,21 @@ class MergedAnswers:
 
     def _mounts(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
         assert self.container is not None
-        removed = {each.destination[1:] for each in adjust.mounts if each.destination.startswith("-")}
-        added = [each for each in adjust.mounts if not each.destination.startswith("-")]
+        removed = {mount.destination[1:] for mount in adjust.mounts if mount.destination.startswith("-")}
+        added = [mount for mount in adjust.mounts if not mount.destination.startswith("-")]
         for destination in removed:
             self._release(self.container.id, "mount", destination)
         for mount in added:
             self._claim(self.container.id, "mount", mount.destination, plugin)
-        gone = removed | {each.destination for each in added}
-        kept = [each for each in self.container.mounts if each.destination not in gone]
+        replaced = removed | {mount.destination for mount in added}
+        kept = [mount for mount in self.container.mounts if mount.destination not in replaced]
         del self.container.mounts[:]
         self.container.mounts.extend([*kept, *added])
 
     def _env(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
         assert self.container is not None
-        values = dict(each.partition("=")[::2] for each in self.container.env)
-        for variable in sorted(adjust.env, key=lambda each: not each.key.startswith("-")):
+        values = dict(variable.partition("=")[::2] for variable in self.container.env)
+        for variable in sorted(adjust.env, key=lambda adjusted: not adjusted.key.startswith("-")):
             if variable.key.startswith("-"):
                 self._release(self.container.id, "environment variable", variable.key[1:])
                 values.pop(variable.key[1:], None)
@@ -112,7 +112,7 @@ class MergedAnswers:
         self._values(plugin, container, ("memory", wanted.memory, result.memory), _MEMORY_VALUES)
         for limit in wanted.hugepage_limits:
             self._claim(container, "hugepage limit", limit.page_size, plugin)
-            others = [each for each in result.hugepage_limits if each.page_size != limit.page_size]
+            others = [other for other in result.hugepage_limits if other.page_size != limit.page_size]
             del result.hugepage_limits[:]
             result.hugepage_limits.extend([*others, limit])
         for key, value in wanted.unified.items():

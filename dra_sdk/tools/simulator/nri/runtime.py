@@ -149,7 +149,7 @@ class NriRuntime:
         """Wait until so many plugins are synchronized; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: len([each for each in self._plugins if not each.is_closed]) >= count, timeout
+                lambda: len([plugin for plugin in self._plugins if not plugin.is_closed]) >= count, timeout
             )
 
     def shut_down_plugins(self) -> None:
@@ -160,36 +160,36 @@ class NriRuntime:
                 self._drop(plugin)
 
     def run_pod(self, pod: pb.PodSandbox) -> None:
-        """A pod's sandbox starts; RefusedError."""
+        """Start a pod's sandbox; RefusedError."""
         with self._changed:
             self._tell(Event.RUN_POD_SANDBOX, pb.PodSandboxEvent(pod=pod))
             self._pods[pod.id] = pod
             self._started_pods.add(pod.id)
 
     def update_pod(self, pod: str, resources: pb.LinuxResources) -> None:
-        """The resources of a pod change; nothing is told before NRI 0.10. RefusedError."""
+        """Change the resources of a pod; before NRI 0.10, plugins do not hear of it. RefusedError."""
         with self._changed:
             request = pb.UpdatePodSandboxRequest(pod=self._pods[pod], linux_resources=resources)
             self._tell(Event.UPDATE_POD_SANDBOX, request)
             self._tell(Event.POST_UPDATE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
 
     def stop_pod(self, pod: str) -> None:
-        """A pod's sandbox stops; RefusedError."""
+        """Stop a pod's sandbox; RefusedError."""
         with self._changed:
             if pod in self._started_pods:
                 self._tell(Event.STOP_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
 
     def remove_pod(self, pod: str) -> None:
-        """A pod's sandbox is removed; RefusedError."""
+        """Remove a pod's sandbox; RefusedError."""
         with self._changed:
             if pod in self._started_pods:
                 self._tell(Event.REMOVE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
             del self._pods[pod]
 
     def create_container(self, container: pb.Container) -> pb.Container:
-        """A container of a pod is created: it, with what plugins have adjusted.
+        """Create a container of a pod; return it with what plugins have adjusted.
 
-        RefusedError if a plugin answers an error, or if two conflict. Plugins are told then that it stops and is
+        RefusedError if a plugin answers an error, or if two conflict. Plugins then learn that it stops and is
         removed.
         """
         with self._changed:
@@ -216,7 +216,7 @@ class NriRuntime:
             return created
 
     def start_container(self, container: str) -> None:
-        """A created container starts; RefusedError."""
+        """Start a created container; RefusedError."""
         with self._changed:
             found = self._containers[container]
             request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
@@ -226,7 +226,7 @@ class NriRuntime:
             self._tell(Event.POST_START_CONTAINER, request)
 
     def update_container(self, container: str, resources: pb.LinuxResources) -> pb.Container:
-        """The kubelet changes a container's resources: the container with what plugins have added; RefusedError."""
+        """Change a container's resources, as the kubelet does; return it with what plugins have added. RefusedError."""
         with self._changed:
             found = self._containers[container]
             pod = self._pods[found.pod_sandbox_id]
@@ -238,7 +238,7 @@ class NriRuntime:
             return found
 
     def stop_container(self, container: str) -> None:
-        """A container stops, and plugins may update others; RefusedError."""
+        """Stop a container; plugins may update others. RefusedError."""
         with self._changed:
             found = self._containers[container]
             found.state = pb.CONTAINER_STOPPED
@@ -246,7 +246,7 @@ class NriRuntime:
             self._merge(Event.STOP_CONTAINER, request, [])
 
     def remove_container(self, container: str) -> None:
-        """A container is removed; RefusedError."""
+        """Remove a container; RefusedError."""
         with self._changed:
             found = self._containers[container]
             request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
@@ -290,7 +290,7 @@ class NriRuntime:
                 raise RefusedError(f"plugin {plugin.name} rejects the adjustments: {answer.reason}")
 
     def _undo(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """What containerd does after a creation that failed; errors of plugins change nothing."""
+        """Do what containerd does after a creation that failed; errors of plugins change nothing."""
         for event in (Event.STOP_CONTAINER, Event.REMOVE_CONTAINER):
             try:
                 self._tell(event, event.call.request(pod=pod, container=container))
@@ -309,7 +309,7 @@ class NriRuntime:
         return []
 
     def _drop(self, plugin: PluginConnection) -> None:
-        self._plugins = [each for each in self._plugins if each is not plugin]
+        self._plugins = [other for other in self._plugins if other is not plugin]
         if plugin.problem:
             self.problems.append(plugin.problem)
         self._dropped.append(plugin)
@@ -317,7 +317,7 @@ class NriRuntime:
         self._changed.notify_all()
 
     def _update(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
-        """A plugin changes containers outside an event."""
+        """Change containers outside an event, as a plugin asks."""
         with self._changed:
             return self._apply(updates)
 
@@ -349,13 +349,13 @@ class NriRuntime:
     def _end_dropped(self) -> None:
         with self._changed:
             dropped, self._dropped = self._dropped, []
-        for each in dropped:
-            _end(each)
+        for plugin in dropped:
+            _end(plugin)
 
     def _synchronize(self, plugin: PluginConnection) -> None:
-        running = [each for each in self._containers.values() if each.state not in _ENDED]
+        running = [container for container in self._containers.values() if container.state not in _ENDED]
         self._apply(plugin.synchronize(list(self._pods.values()), running, self._part))
-        self._plugins = sorted([*self._plugins, plugin], key=lambda each: each.name)
+        self._plugins = sorted([*self._plugins, plugin], key=lambda other: other.name)
         self._changed.notify_all()
 
 
