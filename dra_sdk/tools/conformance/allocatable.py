@@ -46,35 +46,34 @@ class AllocatableDevice:
 
 
 def latest_generation(slices: Iterable[JSON]) -> list[JSON]:
-    """The slices of each pool's highest generation; the scheduler ignores older ones."""
-    found = list(slices)
+    """Return the slices of each pool's highest generation; the scheduler ignores older ones."""
+    raw_slices = list(slices)
+    pools = [raw_slice["spec"]["pool"] for raw_slice in raw_slices]
     newest: dict[str, int] = defaultdict(int)
-    for each in found:
-        pool = each["spec"]["pool"]
+    for pool in pools:
         newest[pool["name"]] = max(newest[pool["name"]], pool["generation"])
-    return [each for each in found if each["spec"]["pool"]["generation"] == newest[each["spec"]["pool"]["name"]]]
+    pairs = zip(raw_slices, pools, strict=True)
+    return [raw_slice for raw_slice, pool in pairs if pool["generation"] == newest[pool["name"]]]
 
 
 def pools_complete(slices: Iterable[JSON]) -> bool:
     """Whether there is a slice, and each pool has as many slices as it announces."""
-    found = latest_generation(slices)
-    pools = Counter(each["spec"]["pool"]["name"] for each in found)
-    return bool(found) and all(
-        pools[each["spec"]["pool"]["name"]] == each["spec"]["pool"]["resourceSliceCount"] for each in found
-    )
+    pools = [raw_slice["spec"]["pool"] for raw_slice in latest_generation(slices)]
+    counts = Counter(pool["name"] for pool in pools)
+    return bool(pools) and all(counts[pool["name"]] == pool["resourceSliceCount"] for pool in pools)
 
 
 def devices_with_slices(slices: Iterable[JSON]) -> Iterator[tuple[JSON, JSON]]:
     """Every slice with each of its devices."""
-    for each in slices:
-        for device in each["spec"].get("devices") or ():
-            yield each, device
+    for raw_slice in slices:
+        for device in raw_slice["spec"].get("devices") or ():
+            yield raw_slice, device
 
 
 def published_devices(slices: Iterable[JSON]) -> set[DeviceKey]:
     """All devices of the latest generation."""
-    found = devices_with_slices(latest_generation(slices))
-    return {(each["spec"]["pool"]["name"], device["name"]) for each, device in found}
+    pairs = devices_with_slices(latest_generation(slices))
+    return {(raw_slice["spec"]["pool"]["name"], device["name"]) for raw_slice, device in pairs}
 
 
 def allocatable_devices(
@@ -93,14 +92,14 @@ def allocatable_devices(
     pools = latest_generation(slices)
     counters = _shared_counters(pools)
     taken = set(held)
-    found: list[AllocatableDevice] = []
-    for each, device in devices_with_slices(pools):
-        pool = each["spec"]["pool"]["name"]
+    devices: list[AllocatableDevice] = []
+    for raw_slice, device in devices_with_slices(pools):
+        pool = raw_slice["spec"]["pool"]["name"]
         free = (pool, device["name"]) not in taken and not _repels(device)
-        on_node = _is_on_node(each["spec"], device, node_name)
+        on_node = _is_on_node(raw_slice["spec"], device, node_name)
         if free and on_node and fits(device) and _consume(counters[pool], device):
-            found += _shares(pool, device, capacity or {})
-    return _different_devices_first(found)
+            devices += _shares(pool, device, capacity or {})
+    return _different_devices_first(devices)
 
 
 def _is_on_node(spec: JSON, device: JSON, node_name: str) -> bool:
@@ -116,12 +115,13 @@ def _repels(device: JSON) -> bool:
 
 
 def _shared_counters(slices: Iterable[JSON]) -> dict[str, Counters]:
-    found: dict[str, Counters] = defaultdict(dict)
-    for each in slices:
-        for counter_set in each["spec"].get("sharedCounters") or ():
+    counters: dict[str, Counters] = defaultdict(dict)
+    for raw_slice in slices:
+        pool = raw_slice["spec"]["pool"]["name"]
+        for counter_set in raw_slice["spec"].get("sharedCounters") or ():
             for name, counter in counter_set["counters"].items():
-                found[each["spec"]["pool"]["name"]][counter_set["name"], name] = Quantity(counter["value"]).value
-    return found
+                counters[pool][counter_set["name"], name] = Quantity(counter["value"]).value
+    return counters
 
 
 def _consume(left: Counters, device: JSON) -> bool:
@@ -150,14 +150,14 @@ def _shares(pool: str, device: JSON, requested: Mapping[str, str]) -> list[Alloc
 
 
 def _default(capacity: JSON) -> str:
-    """What a request consumes that names no amount."""
+    """Return what a request consumes that names no amount."""
     return str(capacity.get("requestPolicy", {}).get("default", capacity["value"]))
 
 
-def _different_devices_first(found: list[AllocatableDevice]) -> list[AllocatableDevice]:
+def _different_devices_first(devices: list[AllocatableDevice]) -> list[AllocatableDevice]:
     seen: Counter[DeviceKey] = Counter()
     ranked = []
-    for each in found:
-        ranked.append((seen[each.key], each))
-        seen[each.key] += 1
-    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]
+    for device in devices:
+        ranked.append((seen[device.key], device))
+        seen[device.key] += 1
+    return [device for _, device in sorted(ranked, key=lambda pair: pair[0])]

@@ -33,12 +33,12 @@ class ContainerEdits:
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> ContainerEdits:
         """From the OCI spec of a container that was empty before."""
-        env = tuple(each.partition("=")[0] for each in (spec.get("process") or {}).get("env") or ())
+        env = tuple(variable.partition("=")[0] for variable in (spec.get("process") or {}).get("env") or ())
         linux = spec.get("linux") or {}
-        nodes = tuple(each["path"] for each in linux.get("devices") or ())
+        nodes = tuple(device["path"] for device in linux.get("devices") or ())
         nodes += tuple(linux.get("netDevices") or ())
-        mounts = tuple(each["destination"] for each in spec.get("mounts") or ())
-        return cls(env, nodes, mounts, sum(len(each) for each in (spec.get("hooks") or {}).values()))
+        mounts = tuple(mount["destination"] for mount in spec.get("mounts") or ())
+        return cls(env, nodes, mounts, sum(len(hooks) for hooks in (spec.get("hooks") or {}).values()))
 
     @property
     def size(self) -> tuple[int, int, int, int]:
@@ -70,31 +70,31 @@ class CdiView:
         return self._directories[-1]
 
     def paths(self) -> list[Path]:
-        """The spec files."""
-        folders = [each for each in self._directories if each.is_dir()]
-        return sorted(path for each in folders for path in each.iterdir() if path.suffix in _SUFFIXES)
+        """Return the spec files."""
+        folders = [directory for directory in self._directories if directory.is_dir()]
+        return sorted(path for directory in folders for path in directory.iterdir() if path.suffix in _SUFFIXES)
 
     def contents(self) -> dict[Path, bytes]:
-        """The spec files with their contents."""
-        found: dict[Path, bytes] = {}
+        """Return the spec files with their contents."""
+        contents: dict[Path, bytes] = {}
         for path in self.paths():
             try:
-                found[path] = path.read_bytes()
+                contents[path] = path.read_bytes()
             except FileNotFoundError:
                 continue  # removed after it was listed
-        return found
+        return contents
 
     def load(self) -> CdiSnapshot:
-        """The specs as a runtime reads them."""
+        """Return the specs as a runtime reads them."""
         return self._runtime.load()
 
     def unresolved(self, cdi_ids: Iterable[str]) -> list[str]:
-        """The IDs that no spec defines."""
+        """Return the IDs that no spec defines."""
         known = self.load().devices
-        return [each for each in cdi_ids if each not in known]
+        return [cdi_id for cdi_id in cdi_ids if cdi_id not in known]
 
     def container(self, cdi_ids: Iterable[str]) -> JSON:
-        """The OCI spec of an empty container with these devices; DraError or OSError if a runtime would fail."""
+        """Return the OCI spec of an empty container with these devices; DraError or OSError if a runtime would fail."""
         return self._runtime.inject(_EMPTY_CONTAINER, list(cdi_ids))
 
     def on_host(self, path: str) -> Path:

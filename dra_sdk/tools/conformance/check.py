@@ -160,7 +160,7 @@ def run_check(run: Run, check: Check) -> Result:
     status, reason, evidence = _outcome(run, check)
     seconds = time.monotonic() - began
     if status is Status.FAILED:
-        evidence += [(each.method, each.encoded()) for each in run.driver.recorder.take()]
+        evidence += [(exchange.method, exchange.encoded()) for exchange in run.driver.recorder.take()]
     crash = run.driver.crash
     if crash and status is not Status.FAILED:
         status, reason = Status.FAILED, crash

@@ -38,7 +38,7 @@ class ClaimTemplate:
     @property
     def claim_config(self) -> list[JSON]:
         """The entries that come from the claim, as they are in its spec."""
-        return [{"opaque": each["opaque"]} for each in self.config if each["source"] == "FromClaim"]
+        return [{"opaque": entry["opaque"]} for entry in self.config if entry["source"] == "FromClaim"]
 
     def fits(self, device: JSON, driver: str) -> bool:
         """Whether a device of a driver matches every selector."""
@@ -48,10 +48,10 @@ class ClaimTemplate:
         return all(selector.matches(view) for selector in self.selectors)
 
     def device_class(self, driver: str) -> JSON:
-        """The DeviceClass, restricted to the devices of one driver."""
-        expressions = [f'device.driver == "{driver}"', *(each.expression for each in self.selectors)]
-        selectors = [{"cel": {"expression": each}} for each in expressions]
-        config = [{"opaque": each["opaque"]} for each in self.config if each["source"] == "FromClass"]
+        """Return the DeviceClass, restricted to the devices of one driver."""
+        expressions = [f'device.driver == "{driver}"', *(selector.expression for selector in self.selectors)]
+        selectors = [{"cel": {"expression": expression}} for expression in expressions]
+        config = [{"opaque": entry["opaque"]} for entry in self.config if entry["source"] == "FromClass"]
         return {"metadata": {"name": self.device_class_name}, "spec": {"selectors": selectors, "config": config}}
 
 
@@ -62,12 +62,12 @@ def read_claim_template(path: Path) -> ClaimTemplate:
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
     objects = [document.value for document in read_documents(content, str(path)) if isinstance(document.value, dict)]
-    for each in objects:
-        check(each if each.get("kind") == "DeviceClass" else _with_namespace(each))
-    claims = [_claim_spec(each) for each in objects if each["kind"] in {"ResourceClaim", "ResourceClaimTemplate"}]
+    for obj in objects:
+        check(obj if obj.get("kind") == "DeviceClass" else _with_namespace(obj))
+    claims = [_claim_spec(obj) for obj in objects if obj["kind"] in {"ResourceClaim", "ResourceClaimTemplate"}]
     if not claims:
         raise SettingsError(f"{path} has no ResourceClaim")
-    classes = {each["metadata"]["name"]: each.get("spec") or {} for each in objects if each["kind"] == "DeviceClass"}
+    classes = {obj["metadata"]["name"]: obj.get("spec") or {} for obj in objects if obj["kind"] == "DeviceClass"}
     return _claim_template(claims[0], classes)
 
 
@@ -78,11 +78,11 @@ def _claim_template(claim: JSON, classes: dict[str, JSON]) -> ClaimTemplate:
     name = exact.get("deviceClassName", DEFAULT_CLASS)
     device_class = classes.get(name, {})
     selectors = [*(device_class.get("selectors") or ()), *(exact.get("selectors") or ())]
-    config = [{"source": "FromClass", **each} for each in device_class.get("config") or ()]
-    config += [{"source": "FromClaim", "opaque": each["opaque"]} for each in devices.get("config") or ()]
+    config = [{"source": "FromClass", **entry} for entry in device_class.get("config") or ()]
+    config += [{"source": "FromClaim", "opaque": entry["opaque"]} for entry in devices.get("config") or ()]
     capacity = (exact.get("capacity") or {}).get("requests") or {}
     return ClaimTemplate(
-        [compile(each["cel"]["expression"]) for each in selectors],
+        [compile(selector["cel"]["expression"]) for selector in selectors],
         {key: str(value) for key, value in capacity.items()},
         config,
         name,

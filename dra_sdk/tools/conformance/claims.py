@@ -38,12 +38,12 @@ class TestClaim:
     @property
     def devices(self) -> set[DeviceKey]:
         """The allocated devices."""
-        return {(each["pool"], each["device"]) for each in self.results}
+        return {(result["pool"], result["device"]) for result in self.results}
 
     @property
     def requests(self) -> set[str]:
         """The names of its allocated requests, without subrequests."""
-        return {base_request(each["request"]) for each in self.results}
+        return {base_request(result["request"]) for result in self.results}
 
 
 class Claims:
@@ -63,18 +63,18 @@ class Claims:
     # -- devices
 
     def slices(self) -> list[JSON]:
-        """The driver's slices, as soon as all pools are complete, or as they are after the timeout."""
+        """Return the driver's slices, as soon as all pools are complete, or as they are after the timeout."""
         name = self._driver.start().info.name
         # After one timeout the next checks do not wait again.
         seconds = 0.0 if self._never_published else self._driver.timeouts.slices
-        found: list[JSON] = []
+        slices: list[JSON] = []
 
         def complete() -> bool:
-            found[:] = self._api.slices(name)
-            return pools_complete(found)
+            slices[:] = self._api.slices(name)
+            return pools_complete(slices)
 
         self._never_published = not wait_until(complete, seconds, _INTERVAL)
-        return found
+        return slices
 
     def free_devices(self, *, shared: bool | None = None) -> list[AllocatableDevice]:
         """Everything that can be allocated at the same time; `shared` as for `pick`.
@@ -98,19 +98,19 @@ class Claims:
 
         `shared` True means shares of one device, False devices for one claim only, None any.
         """
-        found = self.free_devices(shared=shared)
-        if shared and found:
-            ((most, _),) = Counter(each.key for each in found).most_common(1)
-            found = [each for each in found if each.key == most]
-        if len(found) < number:
+        free = self.free_devices(shared=shared)
+        if shared and free:
+            ((most, _),) = Counter(device.key for device in free).most_common(1)
+            free = [device for device in free if device.key == most]
+        if len(free) < number:
             what = {True: "share(s) of one device", False: "device(s) for one claim only", None: "device(s)"}[shared]
             raise NotApplicableError(
-                f"needs {number} {what} that can be allocated at the same time, the slices have {len(found)}"
+                f"needs {number} {what} that can be allocated at the same time, the slices have {len(free)}"
             )
-        return found[:number]
+        return free[:number]
 
     def pick_one(self, *, shared: bool | None = None) -> AllocatableDevice:
-        """The first of the free devices; NotApplicableError if there is none."""
+        """Return the first of the free devices; NotApplicableError if there is none."""
         return self.pick(1, shared=shared)[0]
 
     def pick_at_most(self, number: int) -> list[AllocatableDevice]:
@@ -118,19 +118,19 @@ class Claims:
         return self.pick(max(1, min(number, len(self.free_devices()))))
 
     def _held_devices(self, driver: str) -> set[DeviceKey]:
-        found = set()
+        held = set()
         for claim in self._foreign_claims():
             allocation = (claim.get("status") or {}).get("allocation") or {}
             results = (allocation.get("devices") or {}).get("results") or ()
-            found |= {(each["pool"], each["device"]) for each in results if each["driver"] == driver}
-        return found
+            held |= {(result["pool"], result["device"]) for result in results if result["driver"] == driver}
+        return held
 
     def _foreign_claims(self) -> list[JSON]:
-        """The claims that the kit did not create; none on a node that is not shared."""
+        """Return the claims that the kit did not create; none on a node that is not shared."""
         if not self._shared_node:
             return []
         own = self._environment.namespace
-        return [each for each in self._api.claims() if each["metadata"]["namespace"] != own]
+        return [claim for claim in self._api.claims() if claim["metadata"]["namespace"] != own]
 
     # -- creating claims
 
@@ -145,7 +145,7 @@ class Claims:
         admin: bool = False,
         allocated: bool = True,
     ) -> TestClaim:
-        """A claim whose n-th request has the n-th device.
+        """Return a claim whose n-th request has the n-th device.
 
         `requests` are the names, `name` or `name/subrequest`; several devices may have the same one. `config` and
         `results` are additional entries of the allocation. `device_name` replaces the name of each device.
@@ -162,17 +162,17 @@ class Claims:
         return claim
 
     def create_one(self, device: AllocatableDevice | None = None, **options: Any) -> TestClaim:
-        """A claim for one device, by default the first free one; options as for `create`."""
+        """Return a claim for one device, by default the first free one; options as for `create`."""
         return self.create([device or self.pick_one()], **options)
 
     def create_scheduled(self) -> TestClaim:
-        """A claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none."""
+        """Return a claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none."""
         template = self._template
         body = self._claim(["request-0"], admin=False, config=template.claim_config, capacity=template.capacity)
         stored = self._api.create_claim(body)
         self._created.append(TestClaim(_ref(stored)))
         allocation = self._allocate(stored)
-        own = [each for each in allocation["devices"]["results"] if each["driver"] == self._driver.name]
+        own = [result for result in allocation["devices"]["results"] if result["driver"] == self._driver.name]
         self._api.update_claim_status({**stored, "status": {"allocation": allocation}})
         return TestClaim(_ref(stored), tuple(own))
 
@@ -197,15 +197,15 @@ class Claims:
     # -- inside
 
     def _allocate(self, claim: JSON) -> JSON:
-        """The `status.allocation` that kube-scheduler would write."""
+        """Return the `status.allocation` that kube-scheduler would write."""
         slices, driver = self.slices(), self._driver.name
         node = self._api.node(self._environment.node_name)
         classes = {self._template.device_class_name: self._template.device_class(driver)}
         allocated = AllocatedState.of(self._foreign_claims())
-        found = Allocator(Inventory(slices), classes).allocate(node, [claim], allocated)
-        if found is None:
+        allocations = Allocator(Inventory(slices), classes).allocate(node, [claim], allocated)
+        if allocations is None:
             raise AllocationError("no device in the driver's slices can be allocated on the node")
-        return found[0]
+        return allocations[0]
 
     def _next_name(self) -> str:
         return f"claim-{next(self._numbers)}"

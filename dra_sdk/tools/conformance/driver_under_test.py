@@ -235,13 +235,13 @@ class DriverUnderTest:
             if process and process.exit_reason():
                 raise DriverNotRunningError(_process_ended(process, " before it registered"))
         driver = f"driver {self.name}" if self.name else "a driver"
-        present = ", ".join(sorted(each.name for each in registry.iterdir())) or "nothing"
+        present = ", ".join(sorted(path.name for path in registry.iterdir())) or "nothing"
         raise DriverNotRunningError(
             f"no socket in {registry} answered GetInfo for {driver} within {seconds:g} s; the directory has {present}"
         )
 
     def _register(self, socket: Path) -> Instance | None:
-        """The instance behind a socket, registered; None if it does not answer or is another driver."""
+        """Return the instance behind a socket, registered; None if it does not answer or is another driver."""
         timing = self.timeouts.kubelet
         registrar = KubeletCalls(socket, timing, record=self.recorder.add)
         answer = registrar.get_info(DISCOVERY_TIMEOUT)
@@ -264,8 +264,8 @@ def _service_socket(info: PluginInfo, registration_socket: Path) -> Path:
 
 
 def _chosen_version(info: PluginInfo) -> str:
-    """The first advertised version that the kubelet knows; v1 if there is none, so that other checks can run."""
-    return next((each for each in info.supported_versions if each in VERSIONS), V1)
+    """Return the first advertised version that the kubelet knows; v1 if there is none, so that other checks can run."""
+    return next((version for version in info.supported_versions if version in VERSIONS), V1)
 
 
 def _process_ended(process: Process, when: str) -> str:

@@ -39,13 +39,13 @@ class ApiServer:
         self._client.close()
 
     def version(self) -> str:
-        """The server's version, such as v1.36.3."""
+        """Return the server's version, such as v1.36.3."""
         return str(self._client.get("/version").get("gitVersion", "unknown"))
 
     def slices(self, driver: str) -> list[JSON]:
         """All ResourceSlices of a driver, sorted by name."""
-        found = self._client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
-        return sorted(found["items"], key=lambda each: str(each["metadata"]["name"]))
+        listed = self._client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
+        return sorted(listed["items"], key=lambda raw_slice: str(raw_slice["metadata"]["name"]))
 
     def create_slice(self, body: JSON) -> JSON:
         """Create a ResourceSlice."""
@@ -56,9 +56,9 @@ class ApiServer:
         self._delete(paths.resource_slice(name))
 
     def claims(self) -> list[JSON]:
-        """The ResourceClaims of all namespaces."""
-        found: list[JSON] = self._client.list(paths.resource_claims())["items"]
-        return found
+        """Return the ResourceClaims of all namespaces."""
+        listed: list[JSON] = self._client.list(paths.resource_claims())["items"]
+        return listed
 
     def claim(self, namespace: str, name: str) -> JSON:
         """One ResourceClaim; NotFoundError if it does not exist."""
@@ -150,7 +150,7 @@ class Environment:
 def embedded_environment(
     node_name: str = "node-1", *, tls: bool = True, host_root: Path = Path("/")
 ) -> Iterator[Environment]:
-    """An API server in this process, by default over HTTPS with a token as Go clients need it, and new directories."""
+    """Provide an API server in this process, by default over HTTPS with a token for Go clients, and new directories."""
     cluster = EmbeddedCluster(node_name, tls=tls, token=uuid.uuid4().hex if tls else None)
     with cluster:
         cluster.kubelet.stop()  # the kit itself is the kubelet
@@ -165,20 +165,20 @@ def embedded_environment(
                 (cluster.static_cdi_dir, cluster.cdi_dir),
                 cluster.kubeconfig,
                 host_root,
-                lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+                lambda: [record for record in log.records() if USER_AGENT not in record.user_agent],
                 cluster.root / NRI_SOCKET,
             )
 
 
 @contextmanager
 def cluster_environment(kubeconfig: Path, *, node_name: str = "", host_root: Path = Path("/")) -> Iterator[Environment]:
-    """An existing API server and new directories; without `node_name` a Node is created for the run."""
+    """Provide an existing API server and new directories; without `node_name` a Node is created for the run."""
     with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder, _connected(kubeconfig) as (api, namespace):
         root = Path(folder)
         plugins, registry = root / "kubelet/plugins", root / "kubelet/plugins_registry"
         cdi = (root / "cdi-static", root / "cdi")
-        for each in (plugins, registry, *cdi):
-            each.mkdir(parents=True)
+        for directory in (plugins, registry, *cdi):
+            directory.mkdir(parents=True)
         name = node_name or f"{PREFIX}-{uuid.uuid4().hex[:8]}"
         if not node_name:
             api.create_node(name)
@@ -200,7 +200,7 @@ def node_environment(
     *,
     host_root: Path = Path("/"),
 ) -> Iterator[Environment]:
-    """An existing node with a running driver."""
+    """Provide an existing node with a running driver."""
     if not registry_dir.is_dir():
         raise SettingsError(f"{registry_dir} is not a directory; it must be the kubelet's plugins_registry")
     plugins = registry_dir.parent / "plugins"
@@ -210,7 +210,7 @@ def node_environment(
 
 @contextmanager
 def _connected(kubeconfig: Path | None) -> Iterator[tuple[ApiServer, str]]:
-    """The API server, and a namespace that exists as long as the context."""
+    """Provide the API server, and a namespace that exists as long as the context."""
     api = ApiServer(KubeClient.connect(kubeconfig, agent=USER_AGENT))
     namespace = f"{PREFIX}-{uuid.uuid4().hex[:8]}"
     try:

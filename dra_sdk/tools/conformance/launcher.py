@@ -47,10 +47,10 @@ class Process(Protocol):
         """Send SIGKILL and wait."""
 
     def log(self) -> str:
-        """The last lines of its output."""
+        """Return the last lines of its output."""
 
     def open_files(self) -> int | None:
-        """The number of its open files; None if it is not known."""
+        """Return the number of its open files; None if it is not known."""
 
 
 class Launcher(Protocol):
@@ -92,7 +92,7 @@ class CommandLauncher:
         return self._has_pod_uid or self._pod_uid_arguments is not None
 
     def command(self, environment: Environment, pod_uid: str) -> list[str]:
-        """The command line of an instance."""
+        """Return the command line of an instance."""
         values = self._values(environment, pod_uid)
         command = self._command
         if pod_uid and self._pod_uid_arguments is not None:
@@ -147,7 +147,7 @@ class ChildProcess:
         self._close()
 
     def log(self) -> str:
-        """The last lines of its output."""
+        """Return the last lines of its output."""
         if self._output.closed:
             return self._log
         # pread does not move the file offset, which the child uses for writing.
@@ -156,7 +156,7 @@ class ChildProcess:
         return "\n".join(data.decode(errors="replace").splitlines()[-LOG_LINES:])
 
     def open_files(self) -> int | None:
-        """The number of its file descriptors; None after it has ended."""
+        """Return the number of its file descriptors; None after it has ended."""
         try:
             return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
         except OSError:
@@ -187,12 +187,12 @@ def deferred_signals() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for each in received:
-            signal.raise_signal(each)
+        for signal_number in received:
+            signal.raise_signal(signal_number)
 
 
 def sdk_launcher(driver: str) -> CommandLauncher:
-    """The launcher of a driver of this SDK, which is run by `dra-sdk run`."""
+    """Return the launcher of a driver of this SDK, which is run by `dra-sdk run`."""
     command = [sys.executable, "-m", "dra_sdk.cli.main", "run", driver, "--kubeconfig={kubeconfig}"]
     command += ["--kubelet-dir={kubelet_dir}", "--cdi-dir={cdi_dir}", "--node-name={node_name}"]
     return CommandLauncher([*command, "--host-root={host_root}"], pod_uid_arguments=["--pod-uid={pod_uid}"])

@@ -201,7 +201,7 @@ class NriNode:
     # -- pods and containers
 
     def container(self, edits: JSON | None = None, *, name: str = "app", pod: str = "") -> pb.Container:
-        """A container that is not yet created, of a new pod unless `pod` names one; `edits` is the OCI spec of CDI."""
+        """Return a container that is not created yet, of a new pod unless `pod` names one; `edits`: CDI's OCI spec."""
         number = next(self._numbers)
         if not pod:
             pod = f"{_ANY_ID + number:064x}"
@@ -238,13 +238,13 @@ class NriNode:
         return made
 
     def again(self, container: pb.Container) -> pb.Container:
-        """The container that the kubelet creates when this one has ended."""
-        found = pb.Container()
-        found.CopyFrom(container)
-        found.id = f"{2 * _ANY_ID + next(self._numbers):064x}"
-        found.linux.resources.cpu.cpus = found.linux.resources.cpu.mems = ""
-        found.state = pb.CONTAINER_UNKNOWN
-        return found
+        """Return the container that the kubelet creates when this one has ended."""
+        next_container = pb.Container()
+        next_container.CopyFrom(container)
+        next_container.id = f"{2 * _ANY_ID + next(self._numbers):064x}"
+        next_container.linux.resources.cpu.cpus = next_container.linux.resources.cpu.mems = ""
+        next_container.state = pb.CONTAINER_UNKNOWN
+        return next_container
 
     def create(self, container: pb.Container, *, start: bool = True) -> pb.Container:
         """Create a container, and start it; CheckFailedError if the plugin makes that fail."""
@@ -272,11 +272,11 @@ class NriNode:
         self.expect_no_problem()
 
     def cpus(self, container: pb.Container) -> str:
-        """The CPUs of a container as it is now; empty if it may use all."""
+        """Return the CPUs of a container as it is now; empty if it may use all."""
         return str(self.runtime.containers[container.id].linux.resources.cpu.cpus)
 
     def cpu_set(self, container: pb.Container) -> CpuSet:
-        """The CPUs of a container as it is now; CheckFailedError if they are no list of CPUs."""
+        """Return the CPUs of a container as it is now; CheckFailedError if they are no list of CPUs."""
         try:
             return parse_cpuset(self.cpus(container))
         except ValueError as error:
@@ -286,20 +286,20 @@ class NriNode:
         """All updates of containers that the plugin has asked for since `start`."""
         for call in self.wire.calls:
             if call.method == "UpdateContainers":
-                found: Sequence[Any] = pb.UpdateContainersRequest.FromString(call.request).update
+                updates: Sequence[Any] = pb.UpdateContainersRequest.FromString(call.request).update
             else:
-                found = getattr(call.answer, "update", ())
-            for each in found:
-                yield Update(each.container_id, each.linux.resources, each.ignore_failure, call.method)
+                updates = getattr(call.answer, "update", ())
+            for update in updates:
+                yield Update(update.container_id, update.linux.resources, update.ignore_failure, call.method)
 
     def adjustment(self, container: pb.Container) -> pb.ContainerAdjustment:
-        """What the plugin has adjusted in a container when it was created; an empty one if nothing."""
+        """Return what the plugin has adjusted in a container when it was created; an empty one if nothing."""
         for call in self.wire.calls:
             if call.method == "CreateContainer":
                 asked = pb.CreateContainerRequest.FromString(call.request).container.id
                 if asked == container.id:
-                    found: pb.ContainerAdjustment = call.answer.adjust
-                    return found
+                    adjustment: pb.ContainerAdjustment = call.answer.adjust
+                    return adjustment
         return pb.ContainerAdjustment()
 
     def _ask(self, event: Callable[[Any], Any], argument: Any) -> Any:
@@ -323,7 +323,7 @@ def _wait_closed(plugin: socket.socket, seconds: float) -> None:
 
 @contextmanager
 def runtime_for(driver: DriverUnderTest) -> Iterator[NriNode]:
-    """A node with a runtime, as long as the context; the driver is stopped before the runtime."""
+    """Provide a node with a runtime, as long as the context; the driver is stopped before the runtime."""
     node = NriNode(driver)
     try:
         node.start()

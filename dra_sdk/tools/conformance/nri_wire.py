@@ -1,7 +1,7 @@
 """Between an NRI plugin and the kit's container runtime: records their calls, and makes calls of its own.
 
 The plugin connects to a socket here, and each connection is passed on to the socket of the runtime. Messages are
-passed on whole. Towards the plugin they are cut into frames as containerd cuts them, or into small ones.
+passed on unchanged. Towards the plugin they are cut into frames as containerd cuts them, or into small ones.
 
 Source: containerd/nri pkg/net/multiplex; containerd/ttrpc channel.go.
 """
@@ -76,7 +76,7 @@ class NriCall(NamedTuple):
     @property
     def status(self) -> str:
         """Code and message on one line."""
-        name = Code(self.code).name if self.code in {each.value for each in Code} else f"code {self.code}"
+        name = Code(self.code).name if self.code in {code.value for code in Code} else f"code {self.code}"
         return "OK" if self.code == Code.OK else f"{name}: {self.message}"
 
     def exchange(self) -> Exchange:
@@ -126,10 +126,10 @@ class NriWire:
         self._thread.join(_JOIN)
         self._listener.close()
         self._listener = None
-        for each in self._connections:
-            each.close()
-        for each in self._connections:
-            each.join()
+        for connection in self._connections:
+            connection.close()
+        for connection in self._connections:
+            connection.join()
         self._connections.clear()
 
     def call(self, method: str, request: bytes, timeout: float, service: str = PLUGIN) -> NriCall | None:
@@ -184,21 +184,21 @@ class _Connection:
         ]
 
     def start(self) -> None:
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
         for future in list(self._own.values()):
             future.cancel()
-        for each in (self._plugin, self._runtime):
+        for side in (self._plugin, self._runtime):
             try:
-                each.shutdown(socket.SHUT_RDWR)
+                side.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue  # closed by the other side
 
     def join(self) -> None:
-        for each in self._threads:
-            each.join(_JOIN)
+        for thread in self._threads:
+            thread.join(_JOIN)
         self._plugin.close()
         self._runtime.close()
 
@@ -241,7 +241,7 @@ class _Connection:
         except NriError as error:
             self._wire.problems.append(f"the plugin broke the protocol: {error}")
         except (OSError, DecodeError):
-            return  # the other side has gone
+            return  # the other side has closed
         finally:
             self.close()
 
@@ -305,7 +305,7 @@ class _GoReader:
         self._missing = 0
 
     def expect(self, service: int, size: int) -> None:
-        """A frame of this size comes; NriError if it is too long."""
+        """Prepare for a frame of this size; NriError if it is too long."""
         limit = max(PLUGIN_FRAME, self._missing)
         if size > limit:
             raise NriError(f"a frame of connection {service} has {size} bytes, more than {limit}")
@@ -326,7 +326,7 @@ class _GoReader:
 
 
 def listen(path: Path) -> socket.socket:
-    """A unix socket that listens at a path; replaces, in one step, a socket that is there."""
+    """Return a unix socket that listens at a path; replaces, in one step, a socket that is there."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     new = path.with_name(f".{path.name}")
     new.unlink(missing_ok=True)

@@ -52,6 +52,6 @@ class Recorder:
     def take(self) -> list[Exchange]:
         """Return the exchanges since the last call of `take`, and forget them."""
         with self._lock:
-            found = list(self._exchanges)
+            exchanges = list(self._exchanges)
             self._exchanges.clear()
-        return found
+        return exchanges

@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def dra_target(request: pytest.FixtureRequest) -> Target:
-    """The driver that the options name; override this fixture to name it in code."""
+    """Return the driver that the options name; override this fixture to name it in code."""
     option = request.config.getoption
     return Target(
         driver=option("--dra-driver"),
@@ -70,7 +70,7 @@ def dra_target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture(scope="session")
 def dra_run(dra_target: Target) -> Iterator[Run]:
-    """The run for all checks of the session."""
+    """Yield the run for all checks of the session."""
     with dra_target.open() as run:
         yield run
 

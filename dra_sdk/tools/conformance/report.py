@@ -51,18 +51,18 @@ class Report:
 
     def count(self, status: Status, severity: Severity | None = None) -> int:
         """How many checks have this status."""
-        found = Counter((each.status, each.check.severity) for each in self.results)
-        return sum(number for (one, two), number in found.items() if one is status and severity in {None, two})
+        counts = Counter((result.status, result.check.severity) for result in self.results)
+        return sum(number for (one, two), number in counts.items() if one is status and severity in {None, two})
 
     def score(self, severity: Severity) -> str:
-        """Passed checks of those that passed or failed, such as `60/61`."""
+        """Return passed checks of those that passed or failed, such as `60/61`."""
         passed = self.count(Status.PASSED, severity)
         return f"{passed}/{passed + self.count(Status.FAILED, severity)}"
 
     @property
     def failures(self) -> list[Result]:
         """The failed checks, `must` first."""
-        return sorted((each for each in self.results if each.failed), key=lambda each: each.check.severity)
+        return sorted((result for result in self.results if result.failed), key=lambda result: result.check.severity)
 
     @property
     def conformant(self) -> bool:
@@ -93,7 +93,7 @@ class Table:
         self._level = ""
 
     def rows(self, result: Result) -> Iterator[str]:
-        """The lines for one more result."""
+        """Yield the lines for one more result."""
         if result.check.level != self._level:
             self._level = result.check.level
             yield ""
@@ -102,7 +102,7 @@ class Table:
 
 
 def closing_lines(report: Report) -> Iterator[str]:
-    """The lines after the table: what failed, with the evidence, and the score."""
+    """Yield the lines after the table: what failed, with the evidence, and the score."""
     for result in report.failures:
         yield ""
         yield from failure_lines(result)
@@ -111,14 +111,14 @@ def closing_lines(report: Report) -> Iterator[str]:
 
 
 def failure_lines(result: Result) -> Iterator[str]:
-    """The contract of a failed check, what was found, and the evidence."""
+    """Yield the contract of a failed check, what was found, and the evidence."""
     check = result.check
     yield f"{check.id} {'FAILED' if check.severity is Severity.MUST else 'failed (should)'}"
     yield from _wrapped(f"contract: {check.contract}", "  ")
     yield from _wrapped(f"source: {check.source}", "  ")
     first, *others = result.reason.splitlines() or ["(no reason)"]
     yield from _wrapped(f"found: {_printable(first)}", "  ")
-    yield from (f"    {_printable(each)}" for each in others)
+    yield from (f"    {_printable(line)}" for line in others)
     for name, value in result.evidence:
         yield from _wrapped(f"{name}: {_shortened(value)}", "    ")
 
@@ -154,15 +154,15 @@ def _shortened(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text on one line, with control characters escaped."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    """Return the text on one line, with control characters escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 # -- JSON
 
 
 def json_document(report: Report) -> str:
-    """The whole report as JSON. Within one `format`, fields are added but never changed."""
+    """Return the whole report as JSON. Within one `format`, fields are added but never changed."""
     document = {
         "format": JSON_FORMAT,
         "driver": report.driver,
@@ -173,7 +173,7 @@ def json_document(report: Report) -> str:
         "conformant": report.conformant,
         "score": {severity.value: report.score(severity) for severity in Severity},
         "counts": {status.value: report.count(status) for status in Status},
-        "checks": [_encoded(each) for each in report.results],
+        "checks": [_encoded(result) for result in report.results],
     }
     return json.dumps(document, indent=2, default=str) + "\n"
 
@@ -198,7 +198,7 @@ def _encoded(result: Result) -> dict[str, Any]:
 
 
 def junit_document(report: Report) -> str:
-    """A test suite for each level, a test case for each check.
+    """Return a test suite for each level, a test case for each check.
 
     A `should` that failed is shown as skipped, with the reason, unless the run is strict. So CI fails if and only if
     the driver does not conform.
@@ -218,7 +218,7 @@ def _by_level(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def _suite(level: str, results: Sequence[Result], report: Report) -> ET.Element:
-    cases = [_case(each, strict=report.strict) for each in results]
+    cases = [_case(result, strict=report.strict) for result in results]
     suite = ET.Element(
         "testsuite",
         name=BY_LEVEL[level].title,
@@ -226,7 +226,7 @@ def _suite(level: str, results: Sequence[Result], report: Report) -> ET.Element:
         failures=str(sum(case.find("failure") is not None for case in cases)),
         errors="0",
         skipped=str(sum(case.find("skipped") is not None for case in cases)),
-        time=f"{sum(each.seconds for each in results):.3f}",
+        time=f"{sum(result.seconds for result in results):.3f}",
         timestamp=report.started,
     )
     properties = ET.SubElement(suite, "properties")

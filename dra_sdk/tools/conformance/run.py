@@ -62,11 +62,11 @@ class Run:
     # -- calls that must succeed, or fail
 
     def prepare(self, *claims: TestClaim) -> dict[str, ClaimResponse]:
-        """Prepare claims in one call, which must succeed for the kubelet; returns the entries by UID."""
+        """Prepare claims in one call, which must succeed for the kubelet; return the entries by UID."""
         return accepted(self.driver.prepare([claim.ref for claim in claims]), claims)
 
     def prepare_one(self, claim: TestClaim, version: str = "") -> ClaimResponse:
-        """Prepare one claim, which must succeed for the kubelet; returns its entry."""
+        """Prepare one claim, which must succeed for the kubelet; return its entry."""
         return accepted(self.driver.prepare([claim.ref], version), [claim])[claim.ref.uid]
 
     def unprepare(self, *claims: TestClaim) -> None:
@@ -81,23 +81,23 @@ class Run:
     # -- slices
 
     def settled_slices(self) -> list[JSON]:
-        """The driver's slices once they no longer change; empty if it publishes none."""
-        found: list[JSON] = []
+        """Return the driver's slices once they no longer change; empty if it publishes none."""
+        slices: list[JSON] = []
 
         def unchanged() -> bool:
-            before = list(found)
-            found[:] = self.claims.slices()
-            return found == before
+            before = list(slices)
+            slices[:] = self.claims.slices()
+            return slices == before
 
         wait_until(unchanged, self.timeouts.slices, SETTLED)
-        return found
+        return slices
 
     def published_slices(self) -> list[JSON]:
-        """The settled slices; NotApplicableError if there are none."""
-        found = self.settled_slices()
-        if not found:
+        """Return the settled slices; NotApplicableError if there are none."""
+        slices = self.settled_slices()
+        if not slices:
             raise NotApplicableError("the driver publishes no ResourceSlice")
-        return found
+        return slices
 
     def expect_unchanged_slices(self, driver: str, before: list[JSON], reason: str, seconds: float) -> None:
         """Watch the slices of a driver, which must stay as `before`."""
@@ -108,18 +108,18 @@ class Run:
     # -- CDI
 
     def cdi_ids(self, entry: ClaimResponse) -> tuple[str, ...]:
-        """The CDI IDs of a prepared claim; NotApplicableError if it has none."""
+        """Return the CDI IDs of a prepared claim; NotApplicableError if it has none."""
         if not entry.cdi_ids:
             raise NotApplicableError("the driver answers without CDI devices")
         return entry.cdi_ids
 
     def spec_files(self) -> list[Path]:
-        """The CDI spec files, with those that the driver writes when it starts."""
+        """Return the CDI spec files, with those that the driver writes when it starts."""
         self.driver.start()
         return self.cdi.paths()
 
     def new_spec_files(self, before: Sequence[Path]) -> list[Path]:
-        """The CDI spec files that were not there `before`; NotApplicableError if there are none."""
+        """Return the CDI spec files that were not there `before`; NotApplicableError if there are none."""
         written = [path for path in self.cdi.paths() if path not in before]
         if not written:
             raise NotApplicableError("preparing a claim writes no spec of its own")
@@ -131,7 +131,7 @@ class Run:
         expect(not missing, f"no spec defines {', '.join(missing)}{when and ' '}{when}")
 
     def expect_specs_removed(self, before: Sequence[Path], when: str) -> None:
-        """The CDI specs since `before` must be gone within the settle timeout."""
+        """Expect that the CDI specs since `before` are removed within the settle timeout."""
 
         def left() -> list[Path]:
             return [path for path in self.cdi.paths() if path not in before]
@@ -141,7 +141,7 @@ class Run:
         expect(not names, f"{when}, CDI specs remain: {names}")
 
     def container(self, cdi_ids: Sequence[str]) -> JSON:
-        """The OCI spec of an empty container with these devices; fails if a runtime could not create it."""
+        """Return the OCI spec of an empty container with these devices; fails if a runtime could not create it."""
         try:
             return self.cdi.container(cdi_ids)
         except (DraError, OSError) as error:
@@ -150,26 +150,26 @@ class Run:
     # -- NRI
 
     def nri_node(self) -> NriNode:
-        """The container runtime of an NRI plugin; NotApplicableError if the driver is not said to be one."""
+        """Return the container runtime of an NRI plugin; NotApplicableError if the driver is not said to be one."""
         if self.nri is None:
             raise NotApplicableError("the driver counts as an NRI plugin only with --nri")
         return self.nri
 
     def connected_node(self, nri_version: str = NEWEST, **options: Any) -> NriNode:
-        """A new runtime, with which the plugin is synchronized; options as for `NriNode.start`."""
+        """Return a new runtime, with which the plugin is synchronized; options as for `NriNode.start`."""
         node = self.nri_node()
         node.start(nri_version, **options)
         node.connect()
         return node
 
     def prepared_edits(self) -> tuple[TestClaim, JSON]:
-        """A prepared claim, and the OCI spec of an empty container with its CDI devices."""
+        """Return a prepared claim, and the OCI spec of an empty container with its CDI devices."""
         claim = self.claims.create_one()
         return claim, self.container(self.cdi_ids(self.prepare_one(claim)))
 
 
 def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, ClaimResponse]:
-    """The entries of an answer that the kubelet accepts; CheckFailedError with the kubelet's reason otherwise."""
+    """Return the entries of an answer that the kubelet accepts; else CheckFailedError with the kubelet's reason."""
     if problem := answer.problem([claim.ref for claim in claims]):
         raise CheckFailedError(problem)
     return answer.claims
@@ -178,4 +178,4 @@ def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, C
 def slice_versions(slices: list[JSON]) -> list[JSON]:
     """Name, UID and version of slices."""
     keys = ("name", "uid", "resourceVersion")
-    return [{key: each["metadata"].get(key) for key in keys} for each in slices]
+    return [{key: raw_slice["metadata"].get(key) for key in keys} for raw_slice in slices]

@@ -72,15 +72,15 @@ class Target:
 
     @contextmanager
     def open(self) -> Iterator[Run]:
-        """A run until the context ends; SettingsError if the driver or the API server cannot be reached."""
+        """Provide a run until the context ends; SettingsError if the driver or the API server cannot be reached."""
         if sum(map(bool, (self.driver, self.command, self.registry))) != 1:
             raise SettingsError("give exactly one of a driver's name, a command and a registration directory")
         if self.nri and self.registry:
             raise SettingsError("NRI needs a driver's name or a command: the plugin must connect to the kit's runtime")
         launcher, name = self._launcher()
         template = read_claim_template(self.claim) if self.claim else ClaimTemplate()
-        with self._environment() as found:
-            environment = found if found.node_name else replace(found, node_name=self._published_node(found))
+        with self._environment() as opened:
+            environment = opened if opened.node_name else replace(opened, node_name=self._published_node(opened))
             with ExitStack() as stack:
                 driver = stack.enter_context(closing(DriverUnderTest(environment, launcher, name, self.timeouts)))
                 nri = stack.enter_context(runtime_for(driver)) if self.nri else None
@@ -94,7 +94,7 @@ class Target:
                 )
 
     def _launcher(self) -> tuple[Launcher | None, str]:
-        """The launcher, None for a running driver, and the driver's name as far as it is known."""
+        """Return the launcher, None for a running driver, and the driver's name as far as it is known."""
         if self.driver:
             return sdk_launcher(self.driver), load_driver(self.driver).info.name
         if self.command:
@@ -112,11 +112,11 @@ class Target:
         return embedded_environment(self.node_name or "node-1", host_root=root)
 
     def _published_node(self, environment: Environment) -> str:
-        """The node that a running driver publishes for; this host if there are several."""
+        """Return the node that a running driver publishes for; this host if there are several."""
         name = self.driver_name or _registered_driver(environment.registry_dir, self.timeouts.kubelet)
 
         def published() -> set[str]:
-            return {each["spec"].get("nodeName", "") for each in environment.api.slices(name)} - {""}
+            return {raw_slice["spec"].get("nodeName", "") for raw_slice in environment.api.slices(name)} - {""}
 
         nodes = wait_until(published, self.timeouts.slices)
         host = socket.gethostname().lower()
@@ -128,7 +128,7 @@ class Target:
 
 
 def _registered_driver(registry: Path, timing: KubeletTiming) -> str:
-    """The name of the only registered driver; SettingsError if there is none or several."""
+    """Return the name of the only registered driver; SettingsError if there is none or several."""
     names = set()
     for path in sockets_in(registry):
         with closing(KubeletCalls(path, timing)) as calls:
@@ -137,5 +137,5 @@ def _registered_driver(registry: Path, timing: KubeletTiming) -> str:
             names.add(info.name)
     if len(names) == 1:
         return str(names.pop())
-    found = f"drivers {', '.join(sorted(names))} answer" if names else "no driver answers"
-    raise SettingsError(f"{found} in {registry}; give the driver's name with --driver-name")
+    answering = f"drivers {', '.join(sorted(names))} answer" if names else "no driver answers"
+    raise SettingsError(f"{answering} in {registry}; give the driver's name with --driver-name")

@@ -57,6 +57,6 @@ def poll(seconds: float, interval: float = INTERVAL) -> Iterator[None]:
 def wait_until(check: Callable[[], T], seconds: float, interval: float = INTERVAL) -> T:
     """Call `check` until its result is true or the time is over; return the last result."""
     for _ in poll(seconds, interval):
-        if found := check():
+        if result := check():
             break
-    return found
+    return result

@@ -50,7 +50,7 @@ NRI_LEVELS: Final = (nri.NRI.name, containers.CONTAINERS.name)
 
 
 def select(names: Iterable[str] = ()) -> Sequence[Check]:
-    """The checks with these IDs or in these levels, in running order; all without names.
+    """Return the checks with these IDs or in these levels, in running order; all without names.
 
     Raises SettingsError for an unknown name.
     """

@@ -38,9 +38,9 @@ BROKEN_SPEC: Final = b'{"cdiVersion": "0.5.0", "kind":'
 def defines_its_cdi_devices(run: Run) -> None:
     """Each CDI device in an answer is named `vendor/class=device` and defined by a spec when the answer arrives."""
     cdi_ids = run.cdi_ids(run.prepare_one(run.claims.create_one()))
-    for each in cdi_ids:
+    for cdi_id in cdi_ids:
         try:
-            parse_qualified_name(each)
+            parse_qualified_name(cdi_id)
         except InvalidObjectError as error:
             raise CheckFailedError(str(error)) from error
     missing = run.cdi.unresolved(cdi_ids)
@@ -75,7 +75,7 @@ def changes_the_container(run: Run) -> None:
     """A container runtime can apply the CDI devices, the host files that they name exist, and the container changes."""
     spec = run.container(run.cdi_ids(run.prepare_one(run.claims.create_one())))
     expect(not ContainerEdits.of(spec).empty, "the container has nothing of its device", container=spec)
-    sources = [run.cdi.on_host(each["source"]) for each in spec.get("mounts") or ()]
+    sources = [run.cdi.on_host(mount["source"]) for mount in spec.get("mounts") or ()]
     missing = [str(path) for path in sources if not path.exists()]
     expect(not missing, f"sources of mounts that do not exist on the host: {', '.join(missing)}")
 
@@ -87,7 +87,8 @@ def keeps_requests_apart(run: Run) -> None:
     claim = _claim_with_two_requests(run)
     devices = run.prepare_one(claim).devices
     ids = {
-        name: {cdi_id for each in devices if each.serves(name) for cdi_id in each.cdi_ids} for name in claim.requests
+        name: {cdi_id for device in devices if device.serves(name) for cdi_id in device.cdi_ids}
+        for name in claim.requests
     }
     one, other = ids.values()
     if not one | other:
@@ -102,7 +103,7 @@ def other_requests_change_nothing(run: Run) -> None:
     claim = _claim_with_two_requests(run)
     first = min(claim.requests)
     entry = run.prepare_one(claim)
-    ids = run.cdi_ids(ClaimResponse("", tuple(each for each in entry.devices if each.serves(first))))
+    ids = run.cdi_ids(ClaimResponse("", tuple(device for device in entry.devices if device.serves(first))))
     together = ContainerEdits.of(run.container(ids))
     run.unprepare(claim)
     single = run.claims.create_one(run.claims.pick(2)[0], requests=[first])
@@ -147,7 +148,7 @@ def writes_specs_atomically(run: Run) -> None:
 
 
 def _existing_devices(run: Run) -> set[str]:
-    """The CDI devices that exist before a claim is prepared; a driver may give them to every claim."""
+    """Return the CDI devices that exist before a claim is prepared; a driver may give them to every claim."""
     run.driver.start()
     return set(run.cdi.load().devices)
 
@@ -162,7 +163,7 @@ def _content(path: Path) -> bytes | None:
 
 @contextmanager
 def _files(directory: Path, contents: dict[str, bytes]) -> Iterator[dict[Path, bytes]]:
-    """Files that exist as long as the context, with their contents."""
+    """Provide files that exist as long as the context, with their contents."""
     paths = {directory / name: content for name, content in contents.items()}
     try:
         for path, content in paths.items():

@@ -40,12 +40,12 @@ def chooses_cpus_that_exist(run: Run) -> None:
     node.end(containers[1])
     run.unprepare(claim)
     containers.append(node.run())
-    found = [(each.container, each.resources) for each in node.updates()]
-    for each in containers:
-        adjust = node.adjustment(each)
+    chosen = [(update.container, update.resources) for update in node.updates()]
+    for created in containers:
+        adjust = node.adjustment(created)
         if adjust.linux.HasField("resources"):
-            found.append((each.id, adjust.linux.resources))
-    changed = [(container, each.cpu) for container, each in found if each.HasField("cpu")]
+            chosen.append((created.id, adjust.linux.resources))
+    changed = [(container, resources.cpu) for container, resources in chosen if resources.HasField("cpu")]
     if not changed:
         raise NotApplicableError("the plugin does not choose CPUs")
     for container, cpu in changed:
@@ -127,12 +127,12 @@ def survives_a_conflict(run: Run) -> None:
     finally:
         other.stop(run.timeouts.nri_connect)
         wait_until(lambda: len(node.runtime.plugins) == 1, run.timeouts.nri_connect)
-    found = node.cpus(node.create(node.again(planned)))
-    expect(found == expected, f"after the conflict the container gets CPUs {found!r}, not {expected!r}")
+    cpus = node.cpus(node.create(node.again(planned)))
+    expect(cpus == expected, f"after the conflict the container gets CPUs {cpus!r}, not {expected!r}")
 
 
 def _pinning_plugin(node: NriNode) -> NriPlugin:
-    """A plugin that pins every container, and is asked last."""
+    """Return a plugin that pins every container, and is asked last."""
     answer = pb.CreateContainerResponse()
     answer.adjust.linux.resources.cpu.cpus = "0"
     subscriptions = {Event.CREATE_CONTAINER: Subscription(lambda _request: answer)}
@@ -146,10 +146,10 @@ def ignores_failed_updates(run: Run) -> None:
     node = run.connected_node()
     node.run()
     node.run(run.prepared_edits()[1])
-    found = [each for each in node.updates() if each.method == "CreateContainer"]
-    if not found:
+    updates = [update for update in node.updates() if update.method == "CreateContainer"]
+    if not updates:
         raise NotApplicableError("the plugin updates no other container when one is created")
-    strict = [each.container[-8:] for each in found if not each.ignores_failure]
+    strict = [update.container[-8:] for update in updates if not update.ignores_failure]
     expect(not strict, f"CreateContainer updates {', '.join(strict)} without ignore_failure")
 
 
@@ -166,13 +166,13 @@ def changes_only_what_it_needs(run: Run) -> None:
         changed = pb.ContainerAdjustment()
         changed.CopyFrom(node.adjustment(container))
         _clear_cpuset(changed.linux.resources)
-        found = _values(to_json(changed))
-        expect(not found, f"a container without a claim gets {', '.join(found)}", adjustment=to_json(changed))
-    names = {each.id for each in containers}
-    for update in [each for each in node.updates() if each.container in names]:
+        changes = _values(to_json(changed))
+        expect(not changes, f"a container without a claim gets {', '.join(changes)}", adjustment=to_json(changed))
+    names = {container.id for container in containers}
+    for update in [update for update in node.updates() if update.container in names]:
         _clear_cpuset(update.resources)
-        found = _values(to_json(update.resources))
-        expect(not found, f"{update.method} changes {', '.join(found)} in a container without a claim")
+        changes = _values(to_json(update.resources))
+        expect(not changes, f"{update.method} changes {', '.join(changes)} in a container without a claim")
 
 
 def _clear_cpuset(resources: pb.LinuxResources) -> None:
@@ -180,9 +180,9 @@ def _clear_cpuset(resources: pb.LinuxResources) -> None:
 
 
 def _values(message: Any, path: str = "") -> list[str]:
-    """The names of all values in a message."""
+    """Return the names of all values in a message."""
     if isinstance(message, dict):
-        return [each for key, value in message.items() for each in _values(value, f"{path}.{key}" if path else key)]
+        return [name for key, value in message.items() for name in _values(value, f"{path}.{key}" if path else key)]
     return [path]
 
 
@@ -226,8 +226,8 @@ def _expect_kept(run: Run, node: NriNode, restart: Callable[[], None]) -> None:
         _expect_apart(node, [claimed], [early, late])
     again = node.again(claimed)
     node.end(claimed)
-    found = node.cpus(node.create(again))
-    expect(found == before[0], f"the claim's container starts again with CPUs {found!r}, not {before[0]!r}")
+    cpus = node.cpus(node.create(again))
+    expect(cpus == before[0], f"the claim's container starts again with CPUs {cpus!r}, not {before[0]!r}")
 
 
 @CONTAINERS.must("CTR-009", "containerd/nri issue 282: containers start while the plugin is away", Requirement.RESTART)
@@ -256,14 +256,14 @@ def pins_what_was_prepared_before(run: Run) -> None:
     node.connect()
     shared = node.run()
     pinned = node.run(edits)
-    found = node.cpus(pinned)
-    expect(found == expected, f"the container gets CPUs {found!r}; before a restart it gets {expected!r}")
+    cpus = node.cpus(pinned)
+    expect(cpus == expected, f"the container gets CPUs {cpus!r}; before a restart it gets {expected!r}")
     if node.cpus(shared):
         _expect_apart(node, [pinned], [shared])
 
 
 def _pinned(run: Run, node: NriNode) -> tuple[TestClaim, pb.Container]:
-    """A container with a claim; NotApplicableError if the plugin does not choose its CPUs."""
+    """Return a container with a claim; NotApplicableError if the plugin does not choose its CPUs."""
     claim, edits = run.prepared_edits()
     container = node.run(edits)
     if not node.cpus(container):
@@ -277,7 +277,7 @@ def _is_exclusive(node: NriNode) -> bool:
 
 
 def _expect_apart(node: NriNode, claimed: list[pb.Container], others: list[pb.Container]) -> None:
-    """Containers of different claims, and those without, must have no CPU in common."""
+    """Expect that containers of different claims, and those without, have no CPU in common."""
     taken: CpuSet = frozenset()
     for container in claimed:
         cpus = node.cpu_set(container)

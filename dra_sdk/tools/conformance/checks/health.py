@@ -62,12 +62,12 @@ def reports_are_valid(run: Run) -> None:
     """A report has a known health, a time that is not in the future, and at most 1024 characters of text."""
     for version in _offered_versions(run):
         report = _first_report(run, version)
-        for each in report.devices if report else ():
-            device = to_json(each)
-            expect(each.health in KNOWN_HEALTH, f"health {each.health} is not 0, 1 or 2", device=device)
-            in_the_past = each.last_updated_time <= time.time() + CLOCK_SKEW
+        for status in report.devices if report else ():
+            device = to_json(status)
+            expect(status.health in KNOWN_HEALTH, f"health {status.health} is not 0, 1 or 2", device=device)
+            in_the_past = status.last_updated_time <= time.time() + CLOCK_SKEW
             expect(in_the_past, "last_updated_time is in the future", device=device)
-            size = len(each.message)
+            size = len(status.message)
             expect(size <= MAX_MESSAGE, f"message has {size} characters, the limit is {MAX_MESSAGE}", device=device)
 
 
@@ -131,7 +131,7 @@ def _expect_refresh(run: Run, version: str, stream: Stream[Any]) -> None:
     first = next(reports, None)
     expect(first is not None and first.devices, f"no report of {version} about a device arrived")
     assert first is not None
-    limit = min(_timeout(each) for each in first.devices)
+    limit = min(_timeout(device) for device in first.devices)
     began = time.monotonic()
     second = next(reports, None)
     seconds = time.monotonic() - began
@@ -147,15 +147,15 @@ def _expect_refresh(run: Run, version: str, stream: Stream[Any]) -> None:
 
 
 def _offered_versions(run: Run) -> list[str]:
-    """The health services that the driver offers; NotApplicableError if there are none."""
-    found = [each for each in run.instance.info.supported_versions if each in HEALTH_VERSIONS]
-    if not found:
+    """Return the health services that the driver offers; NotApplicableError if there are none."""
+    versions = [version for version in run.instance.info.supported_versions if version in HEALTH_VERSIONS]
+    if not versions:
         raise NotApplicableError("the driver offers no health service")
-    return found
+    return versions
 
 
 def _reported_devices(report: Any) -> set[DeviceKey]:
-    return {(each.device.pool_name, each.device.device_name) for each in report.devices} if report else set()
+    return {(device.device.pool_name, device.device.device_name) for device in report.devices} if report else set()
 
 
 def _timeout(device: Any) -> int:
@@ -168,7 +168,7 @@ def _first_report(run: Run, version: str) -> Any:
 
 
 def _reports(client: KubeletCalls, version: str, timeout: float) -> Generator[Any, None, None]:
-    """The reports of a stream, which ends with the iteration."""
+    """Yield the reports of a stream, which ends with the iteration."""
     stream = client.watch_health(version, timeout)
     try:
         yield from stream

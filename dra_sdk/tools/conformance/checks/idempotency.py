@@ -69,12 +69,12 @@ def concurrent_calls_for_one_claim(run: Run) -> None:
     connections = [run.instance.connect_service() for _ in range(CONCURRENT_CALLS)]
     try:
         with ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
-            answers = list(pool.map(lambda each: each.prepare([claim.ref], version), connections))
+            answers = list(pool.map(lambda connection: connection.prepare([claim.ref], version), connections))
     finally:
-        for each in connections:
-            each.channel.close()
+        for connection in connections:
+            connection.channel.close()
     first, *others = [accepted(answer, [claim])[claim.ref.uid] for answer in answers]
-    expect(all(first.equivalent(each) for each in others), "the answers differ")
+    expect(all(first.equivalent(other) for other in others), "the answers differ")
     run.expect_defined(first.cdi_ids, "afterwards")
 
 

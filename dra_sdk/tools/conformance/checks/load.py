@@ -61,8 +61,8 @@ def prepares_the_largest_claim(run: Run) -> None:
         raise NotApplicableError("only one device can be allocated")
     claim = run.claims.create(devices)
     entry = run.prepare_one(claim)
-    found = {(each.pool, each.device) for each in entry.devices}
-    expect(found <= claim.devices, "the answer has devices that were not allocated")
+    answered = {(device.pool, device.device) for device in entry.devices}
+    expect(answered <= claim.devices, "the answer has devices that were not allocated")
     run.expect_defined(entry.cdi_ids)
 
 

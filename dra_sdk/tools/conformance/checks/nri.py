@@ -86,9 +86,9 @@ def synchronizes(run: Run) -> None:
     node = run.connected_node()
     _, edits = run.prepared_edits()
     node.start()
-    known = {node.run(each).id for each in (None, edits, None)}
+    known = {node.run(container_edits).id for container_edits in (None, edits, None)}
     node.connect()
-    strange = sorted({each.container for each in node.updates()} - known)
+    strange = sorted({update.container for update in node.updates()} - known)
     expect(not strange, f"Synchronize updates containers that do not exist: {', '.join(strange)}")
 
 
@@ -97,13 +97,13 @@ def synchronizes_in_parts(run: Run) -> None:
     """Synchronize in parts has the same effect as in one message."""
     node = run.connected_node()
     edits = [None, None, run.prepared_edits()[1], None, None]
-    found = []
+    cpus = []
     for part in (None, 2):
         node.start(part=part)
-        containers = [node.run(each) for each in edits]
+        containers = [node.run(edit) for edit in edits]
         node.connect()
-        found.append([node.cpus(each) for each in containers])
-    whole, parts = found
+        cpus.append([node.cpus(container) for container in containers])
+    whole, parts = cpus
     expect(parts == whole, f"the containers' CPUs are {whole} after one message, {parts} after three")
 
 
@@ -153,8 +153,8 @@ def ignores_unknown_fields(run: Run) -> None:
     expected = node.cpus(container := node.run(edits))
     newer = pb.Container.FromString(node.again(container).SerializeToString() + UNKNOWN_FIELD)
     node.end(container)
-    found = node.cpus(node.create(newer))
-    expect(found == expected, f"the container has CPUs {expected!r}, with an unknown field {found!r}")
+    cpus = node.cpus(node.create(newer))
+    expect(cpus == expected, f"the container has CPUs {expected!r}, with an unknown field {cpus!r}")
     request = pb.StopContainerRequest(pod=node.runtime.pods[newer.pod_sandbox_id], container=newer)
     if Event.STOP_CONTAINER in node.events:
         answer = node.call("StopContainer", request.SerializeToString() + UNKNOWN_FIELD)
@@ -187,8 +187,8 @@ def answers_in_time(run: Run) -> None:
     node.run(run.prepared_edits()[1])
     node.kill_driver()
     node.connect()
-    for each in containers[::20]:
-        node.end(each)
+    for container in containers[::20]:
+        node.end(container)
     slowest = max(node.wire.calls, key=lambda call: call.ended - call.began)
     seconds = slowest.ended - slowest.began
     expect(seconds <= run.timeouts.nri_request, f"{slowest.method} took {seconds:.2f} s with {CONTAINERS} containers")
@@ -211,22 +211,22 @@ def _asked_for_updates(node: NriNode) -> bool:
 @NRI.must("NRI-014", f"{_API}, StateChange: replaced in NRI 0.12 by a call for each event", Requirement.RESTART)
 def same_effect_in_every_version(run: Run) -> None:
     """Events have the same effect as StateChange, before NRI 0.12, and as calls of their own."""
-    found = {version: _life(run, run.connected_node(version)) for version in ("0.10.0", "0.12.0")}
-    first, second = found.values()
+    lives = {version: _life(run, run.connected_node(version)) for version in ("0.10.0", "0.12.0")}
+    first, second = lives.values()
     expect(first == second, f"the containers' CPUs are {first} with NRI 0.10, {second} with NRI 0.12")
 
 
 def _life(run: Run, node: NriNode) -> list[str]:
-    """The CPUs of containers while others come and go, and how often containers that are gone were updated."""
+    """Return the CPUs of containers while others come and go, and how often removed containers were updated."""
     shared, brief = node.run(), node.create(node.container(), start=False)
     node.end(brief, stop=False)  # a container that has not started is removed without StopContainer
     claim, edits = run.prepared_edits()
     container = node.container(edits)
     node.create(container, start=False)
-    found = [node.cpus(container), node.cpus(shared)]
+    cpus = [node.cpus(container), node.cpus(shared)]
     node.end(container, stop=False)
     again = node.create(node.again(container))
-    found.append(node.cpus(again))
+    cpus.append(node.cpus(again))
     node.end(again)
     node.end_pod(container.pod_sandbox_id)
     run.unprepare(claim)
@@ -235,9 +235,9 @@ def _life(run: Run, node: NriNode) -> list[str]:
     claim, edits = run.prepared_edits()
     node.run(edits)
     run.unprepare(claim)
-    gone = {brief.id, container.id, again.id}
-    late = [each for each in list(node.updates())[updated:] if each.container in gone]
-    return [*found, node.cpus(shared), f"{len(late)} updates of containers that are gone"]
+    ended = {brief.id, container.id, again.id}
+    late = [update for update in list(node.updates())[updated:] if update.container in ended]
+    return [*cpus, node.cpus(shared), f"{len(late)} updates of containers that are gone"]
 
 
 @NRI.must("NRI-015", f"{_ADAPTATION}: a runtime that restarts has no plugins", Requirement.RESTART)

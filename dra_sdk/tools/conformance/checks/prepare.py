@@ -43,8 +43,8 @@ def answers_only_allocated_devices(run: Run) -> None:
 def answers_all_allocated_devices(run: Run) -> None:
     """Every allocated device is in the answer, even without CDI devices: pod resources and health depend on it."""
     claim = run.claims.create_one()
-    found = {(each.pool, each.device) for each in run.prepare_one(claim).devices}
-    expect(claim.devices <= found, "allocated devices are missing in the answer", allocated=list(claim.results))
+    answered = {(device.pool, device.device) for device in run.prepare_one(claim).devices}
+    expect(claim.devices <= answered, "allocated devices are missing in the answer", allocated=list(claim.results))
 
 
 @PREPARE.must("PREP-004", f"{_PROTO}, Device.request_names; KEP-4816")
@@ -54,7 +54,7 @@ def request_names_without_subrequests(run: Run) -> None:
     for name in ("alone", "either/first"):
         claim = run.claims.create_one(device, requests=[name])
         for prepared in run.prepare_one(claim).devices:
-            wrong = [each for each in prepared.requests if each not in claim.requests]
+            wrong = [request for request in prepared.requests if request not in claim.requests]
             expect(not wrong, f"allocated for request {name!r}, answered for {wrong}")
         run.unprepare(claim)
 
@@ -141,9 +141,9 @@ def answers_each_share_with_its_id(run: Run) -> None:
     if V1 not in run.instance.info.supported_versions:
         raise NotApplicableError(f"{V1} is not offered, and older versions have no share_id")
     claim = run.claims.create(run.claims.pick(2, shared=True))
-    found = sorted(str(each.share_id) for each in run.prepare_one(claim, V1).devices)
-    allocated = sorted(each["shareID"] for each in claim.results)
-    expect(found == allocated, f"the shares {allocated} were allocated, the answer has {found}")
+    answered = sorted(str(device.share_id) for device in run.prepare_one(claim, V1).devices)
+    allocated = sorted(result["shareID"] for result in claim.results)
+    expect(answered == allocated, f"the shares {allocated} were allocated, the answer has {answered}")
 
 
 @PREPARE.must("PREP-015", f"{_KEP}, Devices as a named list: must double-check that the devices are still available")
@@ -192,6 +192,7 @@ def unprepares_after_a_failed_prepare(run: Run) -> None:
 
 
 def _not_allocated(run: Run, claim: TestClaim) -> str:
-    """The devices in the answer for a claim that were not allocated to it."""
+    """Return the devices in the answer for a claim that were not allocated to it."""
     devices = run.prepare_one(claim).devices
-    return ", ".join(f"{each.pool}/{each.device}" for each in devices if (each.pool, each.device) not in claim.devices)
+    names = [(device.pool, device.device) for device in devices]
+    return ", ".join(f"{pool}/{device}" for pool, device in names if (pool, device) not in claim.devices)

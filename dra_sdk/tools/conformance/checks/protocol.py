@@ -53,26 +53,26 @@ def socket_is_found(run: Run) -> None:
 def get_info_within_one_second(run: Run) -> None:
     """GetInfo is answered within one second, the kubelet's deadline; on a busy machine, once in three times."""
     answers = (run.instance.registrar.get_info() for _ in range(_TIMES))
-    statuses = [each.status for each in takewhile(lambda answer: not answer.ok, answers)]
+    statuses = [refusal.status for refusal in takewhile(lambda answer: not answer.ok, answers)]
     expect(len(statuses) < _TIMES, f"GetInfo, {_TIMES} times: {', '.join(map(str, statuses))}")
     first = [run.instance.get_info_seconds]
     while min(first) > run.timeouts.kubelet.get_info and len(first) < _TIMES and run.driver.launcher:
         first.append(run.driver.restart().get_info_seconds)
-    took = ", ".join(f"{each:.2f} s" for each in first)
+    took = ", ".join(f"{seconds:.2f} s" for seconds in first)
     expect(min(first) <= run.timeouts.kubelet.get_info, f"the first GetInfo after each start took {took}")
 
 
 @REGISTRATION.must("REG-003", "k8s.io/kubelet pkg/apis/pluginregistration/v1/constants.go, DRAPlugin")
 def plugin_type(run: Run) -> None:
     """PluginInfo.type is `DRAPlugin`: the kubelet passes no other type to its DRA manager."""
-    found = run.instance.info.type
-    expect(found == PLUGIN_TYPE, f"type is {found!r}", info=to_json(run.instance.info))
+    kind = run.instance.info.type
+    expect(kind == PLUGIN_TYPE, f"type is {kind!r}", info=to_json(run.instance.info))
 
 
 @REGISTRATION.must("REG-004", "k8s.io/api resource/v1 ResourceSliceSpec.Driver")
 def valid_driver_name(run: Run) -> None:
     """PluginInfo.name is the driver's name: a DNS subdomain of at most 63 characters."""
-    problems = [str(each) for each in driver_name(run.instance.info.name, "name")]
+    problems = [str(problem) for problem in driver_name(run.instance.info.name, "name")]
     expect(not problems, "; ".join(problems), info=to_json(run.instance.info))
 
 
@@ -90,18 +90,18 @@ def valid_endpoint(run: Run) -> None:
 @REGISTRATION.must("REG-006", f"{_DRA_MANAGER}, validateSupportedServices")
 def supported_version(run: Run) -> None:
     """PluginInfo.supported_versions contains at least one of `v1.DRAPlugin` and `v1beta1.DRAPlugin`."""
-    found = list(run.instance.info.supported_versions)
-    expect(set(found) & set(VERSIONS), f"supported_versions are {found}", info=to_json(run.instance.info))
+    offered = list(run.instance.info.supported_versions)
+    expect(set(offered) & set(VERSIONS), f"supported_versions are {offered}", info=to_json(run.instance.info))
 
 
 @REGISTRATION.should("REG-007", f"{_KEP}; {_DRA_MANAGER}")
 def newest_version_first(run: Run) -> None:
     """`v1.DRAPlugin` is offered, and newer versions come before older ones: kubelets take the first that they know."""
-    found = list(run.instance.info.supported_versions)
-    expect(V1 in found, f"{V1} is not among {found}")
+    versions = list(run.instance.info.supported_versions)
+    expect(V1 in versions, f"{V1} is not among {versions}")
     for family in (VERSIONS, HEALTH_VERSIONS):
-        offered = [each for each in found if each in family]
-        expect(offered == sorted(offered, key=list(family).index), f"supported_versions are in the order {found}")
+        offered = [version for version in versions if version in family]
+        expect(offered == sorted(offered, key=list(family).index), f"supported_versions are in the order {versions}")
 
 
 @REGISTRATION.must("REG-008", f"{_OPERATIONS}, notifyPlugin")
@@ -200,13 +200,13 @@ def same_answer_in_every_version(run: Run) -> None:
     answers = {}
     for version in offered:
         devices = run.prepare_one(claim, version).devices
-        answers[version] = sorted((each.pool, each.device, each.requests, each.cdi_ids) for each in devices)
+        answers[version] = sorted((device.pool, device.device, device.requests, device.cdi_ids) for device in devices)
     first, *others = answers.values()
     expect(all(other == first for other in others), "the versions answer differently", answers=answers)
 
 
 def _offered_versions(run: Run) -> list[str]:
-    return [each for each in run.instance.info.supported_versions if each in VERSIONS]
+    return [version for version in run.instance.info.supported_versions if version in VERSIONS]
 
 
 def _call(run: Run, path: str, request: bytes) -> RpcResult[dra_v1_pb2.NodePrepareResourcesResponse]:

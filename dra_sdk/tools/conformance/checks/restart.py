@@ -219,7 +219,7 @@ def refuses_a_device_held_through_the_other_instance(run: Run) -> None:
 
 @contextmanager
 def _two_instances(run: Run) -> Iterator[tuple[Instance, Instance]]:
-    """An old and a new instance; no other one runs until the context ends."""
+    """Provide an old and a new instance; no other one runs until the context ends."""
     run.driver.start()
     run.driver.stop()
     with (

@@ -102,13 +102,13 @@ def sends_only_necessary_requests(run: Run) -> None:
     run.prepare(claim)
     run.unprepare(claim)
     assert run.environment.requests
-    extra = sorted({_request(each) for each in run.environment.requests() if not _allowed(each)})
+    extra = sorted({_request(request) for request in run.environment.requests() if not _allowed(request)})
     expect(not extra, f"the driver also sent: {', '.join(extra)}")
 
 
 @contextmanager
 def _canaries(directories: Iterable[Path]) -> Iterator[list[Path]]:
-    """A file with one name in each directory, as long as the context."""
+    """Provide a file with one name in each directory, as long as the context."""
     name = f"canary-{uuid.uuid4().hex[:8]}.json"
     paths = list(dict.fromkeys(directory / name for directory in directories))
     try:
@@ -121,7 +121,7 @@ def _canaries(directories: Iterable[Path]) -> Iterator[list[Path]]:
 
 
 def _traversals(namespace: str, stem: str) -> Iterator[ClaimRef]:
-    """Claims whose name, UID or namespace is a path to a canary."""
+    """Yield claims whose name, UID or namespace is a path to a canary."""
     for text in (stem, f"../{stem}", f"../../{stem}", f"x/../../{stem}", f"../{stem}.json", f"../cdi/{stem}"):
         yield ClaimRef(namespace, "traversal", text)
         yield ClaimRef(namespace, text, str(uuid.uuid4()))

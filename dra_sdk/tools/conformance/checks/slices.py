@@ -38,27 +38,27 @@ def publishes_devices(run: Run) -> None:
 @SLICES.must("SLC-002", f"{_API}; Kubernetes pkg/apis/resource/validation")
 def publishes_valid_slices(run: Run) -> None:
     """Every ResourceSlice is valid within the limits of the API."""
-    for each in run.published_slices():
-        problems = [str(problem) for problem in validate({**each, **_TYPE})]
-        expect(not problems, f"{each['metadata']['name']}: {'; '.join(problems)}", slice=each)
+    for raw_slice in run.published_slices():
+        problems = [str(problem) for problem in validate({**raw_slice, **_TYPE})]
+        expect(not problems, f"{raw_slice['metadata']['name']}: {'; '.join(problems)}", slice=raw_slice)
 
 
 @SLICES.must("SLC-003", f"{_API} ResourcePool; {_KEP}")
 def publishes_complete_pools(run: Run) -> None:
     """A pool has the number of slices that it announces, each device once, and the counters that its devices use."""
     pools: dict[str, list[JSON]] = {}
-    for each in run.published_slices():
-        pools.setdefault(each["spec"]["pool"]["name"], []).append(each)
-    for name, found in pools.items():
-        problems = list(_pool_problems(found))
-        expect(not problems, f"pool {name}: {'; '.join(problems)}", slices=found)
+    for raw_slice in run.published_slices():
+        pools.setdefault(raw_slice["spec"]["pool"]["name"], []).append(raw_slice)
+    for name, pool_slices in pools.items():
+        problems = list(_pool_problems(pool_slices))
+        expect(not problems, f"pool {name}: {'; '.join(problems)}", slices=pool_slices)
 
 
 @SLICES.must("SLC-004", f"{_API} ResourceSliceSpec.NodeName; KEP-4381, Security")
 def publishes_for_its_own_node(run: Run) -> None:
     """A slice with a nodeName names the node that the driver runs on."""
     node = run.environment.node_name
-    wrong = [each for each in run.published_slices() if each["spec"].get("nodeName") not in {None, node}]
+    wrong = [raw_slice for raw_slice in run.published_slices() if raw_slice["spec"].get("nodeName") not in {None, node}]
     expect(not wrong, f"slices of other nodes than {node}", slices=wrong)
 
 
@@ -66,11 +66,11 @@ def publishes_for_its_own_node(run: Run) -> None:
 def slices_are_owned_by_the_node(run: Run) -> None:
     """A slice with a nodeName has that Node as its controlling owner, so that it is deleted with the Node."""
     uid = run.api.node(run.environment.node_name)["metadata"]["uid"]
-    for each in run.published_slices():
-        if each["spec"].get("nodeName"):
-            owners = each["metadata"].get("ownerReferences") or []
+    for raw_slice in run.published_slices():
+        if raw_slice["spec"].get("nodeName"):
+            owners = raw_slice["metadata"].get("ownerReferences") or []
             right = [own for own in owners if (own["kind"], own["uid"]) == ("Node", uid) and own.get("controller")]
-            reason = f"{each['metadata']['name']} is not owned by Node {run.environment.node_name}"
+            reason = f"{raw_slice['metadata']['name']} is not owned by Node {run.environment.node_name}"
             expect(right, reason, ownerReferences=owners)
 
 
@@ -87,8 +87,8 @@ def attributes_have_the_right_domain(run: Run) -> None:
 def restores_deleted_slices(run: Run) -> None:
     """ResourceSlices that the kubelet deletes are published again while the driver runs."""
     before = published_devices(run.settled_slices())
-    for each in run.api.slices(run.driver.name):
-        run.api.delete_slice(each["metadata"]["name"])
+    for raw_slice in run.api.slices(run.driver.name):
+        run.api.delete_slice(raw_slice["metadata"]["name"])
 
     def missing() -> list[tuple[str, str]]:
         return sorted(before ^ published_devices(run.api.slices(run.driver.name)))
@@ -120,20 +120,20 @@ def leaves_slices_of_other_drivers(run: Run) -> None:
 
 
 def _pool_problems(slices: list[JSON]) -> Iterator[str]:
-    """What prevents the scheduler from using a pool."""
-    found = latest_generation(slices)
-    announced = found[0]["spec"]["pool"]["resourceSliceCount"]
-    if len(found) != announced:
-        yield f"{len(found)} slice(s) of the latest generation, resourceSliceCount is {announced}"
-    names = Counter(device["name"] for _, device in devices_with_slices(found))
+    """Yield what prevents the scheduler from using a pool."""
+    latest = latest_generation(slices)
+    announced = latest[0]["spec"]["pool"]["resourceSliceCount"]
+    if len(latest) != announced:
+        yield f"{len(latest)} slice(s) of the latest generation, resourceSliceCount is {announced}"
+    names = Counter(device["name"] for _, device in devices_with_slices(latest))
     yield from (f"device {name} is in the pool {count} times" for name, count in names.items() if count > 1)
     defined = {
-        (each["name"], name)
-        for one in found
-        for each in one["spec"].get("sharedCounters") or ()
-        for name in each["counters"]
+        (counter_set["name"], name)
+        for one in latest
+        for counter_set in one["spec"].get("sharedCounters") or ()
+        for name in counter_set["counters"]
     }
-    for _, device in devices_with_slices(found):
+    for _, device in devices_with_slices(latest):
         for use in device.get("consumesCounters") or ():
             yield from (
                 f"device {device['name']} consumes counter {use['counterSet']}/{name}, which does not exist"
