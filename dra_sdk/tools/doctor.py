@@ -1,8 +1,8 @@
 """What a node needs so that DRA drivers work on it, and what of it is missing; a remedy for each.
 
 The node's own files are read below a root, the API server is asked as the driver's account. What cannot be seen from
-here is told as unknown, with the way to find out. Nothing is changed, except that a SelfSubjectAccessReview is sent,
-which no server stores.
+here is reported as unknown, with the way to find out. Nothing is changed; only a SelfSubjectAccessReview is sent, which
+no server stores.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool 
 
 
 def directories(paths: NodePaths) -> Iterator[Finding]:
-    """The directories that a driver writes to."""
+    """Yield the directories that a driver writes to."""
     yield _writable(
         paths.registry,
         "the kubelet makes it: name its root directory with --kubelet-dir, or mount it into the pod",
@@ -149,7 +149,7 @@ def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[
 
 
 def read_containerd(file: Path, root: Path) -> dict[str, Any]:
-    """The configuration of containerd with its `imports`, whose tables are merged by key."""
+    """Return the configuration of containerd with its `imports`, whose tables are merged by key."""
     config = tomllib.loads(file.read_text())
     for pattern in config.get("imports", []):
         base = root if str(pattern).startswith("/") else file.parent
@@ -167,7 +167,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _without_config(file: Path, version: str) -> Finding:
-    """The file may be elsewhere, or not visible in a pod, so only the default is known."""
+    """Return a finding for an absent file: it may be elsewhere, or not visible in a pod; only the default is known."""
     default = "on in containerd 2, off in 1.7"
     if version:
         default = f"{'on' if _major(version) >= _CONTAINERD_2 else 'off'} in containerd {version}"
@@ -202,11 +202,11 @@ def _cdi(config: Mapping[str, Any], file: Path, version: str) -> Finding:
 
 
 def _cdi_directory(config: Mapping[str, Any], cdi: Path) -> Finding:
-    read = [str(each) for each in _cri(config).get("cdi_spec_dirs", _CDI_DIRS)]
+    read = [str(directory) for directory in _cri(config).get("cdi_spec_dirs", _CDI_DIRS)]
     subject = "cdi_spec_dirs"
     if any(
-        os.path.normpath(each).replace("/var/run/", "/run/") == os.path.normpath(cdi).replace("/var/run/", "/run/")
-        for each in read
+        os.path.normpath(directory).replace("/var/run/", "/run/") == os.path.normpath(cdi).replace("/var/run/", "/run/")
+        for directory in read
     ):
         return Finding("ok", subject, f"containerd reads {cdi}")
     remedy = f"add {cdi} to cdi_spec_dirs and restart containerd, or give --cdi-dir one of these"
@@ -222,10 +222,10 @@ def _nri(path: Path, *, needed: bool) -> Finding:
             client.settimeout(_CONNECT_SECONDS)
             client.connect(str(path))
     except OSError as error:
-        found = f"nobody listens at {path} ({error.strerror or error})"
+        problem = f"nobody listens at {path} ({error.strerror or error})"
         if needed:
-            return Finding("missing", "NRI", found, remedy)
-        return Finding("unknown", "NRI", f"{found}; only drivers that pin or adjust containers need it", remedy)
+            return Finding("missing", "NRI", problem, remedy)
+        return Finding("unknown", "NRI", f"{problem}; only drivers that pin or adjust containers need it", remedy)
     return Finding("ok", "NRI", f"the runtime listens at {path}")
 
 
@@ -261,7 +261,7 @@ def kubelet_gates(directory: Path) -> Iterator[Finding]:
 
 
 def _node(api: KubeApi | None, name: str) -> tuple[dict[str, Any], list[Finding]]:
-    """The Node object, and what is found about the API server and about the node."""
+    """Return the Node object, and what is found about the API server and about the node."""
     if api is None:
         return {}, [
             Finding("unknown", "API server", "there are no credentials", "give --kubeconfig, or run it in a pod")
@@ -270,13 +270,13 @@ def _node(api: KubeApi | None, name: str) -> tuple[dict[str, Any], list[Finding]
         release = str(api.get("/version").get("gitVersion", ""))
     except ApiError as error:
         return {}, [Finding("missing", "API server", str(error), "check the address, the certificate and the network")]
-    found = [*_served(api, release)]
+    findings = [*_served(api, release)]
     try:
         node = api.get(f"/api/v1/nodes/{name}")
     except ApiError as error:
         remedy = "set NODE_NAME from spec.nodeName, or give --node-name; the account needs `get` of nodes"
-        return {}, [*found, Finding("missing", f"Node {name}", str(error), remedy)]
-    return node, [*found, _kubelet_version(node, name)]
+        return {}, [*findings, Finding("missing", f"Node {name}", str(error), remedy)]
+    return node, [*findings, _kubelet_version(node, name)]
 
 
 def _served(api: KubeApi, release: str) -> Iterator[Finding]:
@@ -308,7 +308,7 @@ def _kubelet_version(node: Mapping[str, Any], name: str) -> Finding:
 
 
 def permissions(api: KubeApi) -> Iterator[Finding]:
-    """What the account of these credentials may do, of what a driver asks for."""
+    """Yield what the account of these credentials may do, of what a driver asks for."""
     refused = []
     for group, resource, verb in PERMISSIONS:
         attributes = {"group": group, "resource": resource, "verb": verb}

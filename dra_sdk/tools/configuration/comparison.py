@@ -38,17 +38,17 @@ class Comparison:
 
 def compare(config: type[OpaqueConfig]) -> Comparison:
     """Compare the rules of a class with the class."""
-    found = Comparison()
+    comparison = Comparison()
     try:
-        _compare(config, found)
+        _compare(config, comparison)
     except SettingsError as error:
-        found.notices.append(f"{config.kind} is not compared with its rules: {error}")
-    return found
+        comparison.notices.append(f"{config.kind} is not compared with its rules: {error}")
+    return comparison
 
 
-def _compare(config: type[OpaqueConfig], found: Comparison) -> None:
+def _compare(config: type[OpaqueConfig], comparison: Comparison) -> None:
     schema, rules = Schema([config]), ConfigRules(config)
-    found.errors += rules.problems
+    comparison.errors += rules.problems
     idle, refused, noticed = set(rules.names), set[str](), set[str]()
     for parameters in samples(schema, schema.kinds[0]):
         problems = _problems(config, parameters)
@@ -57,13 +57,13 @@ def _compare(config: type[OpaqueConfig], found: Comparison) -> None:
         for rule, reason in () if problems else broken.items():
             if rule not in refused:
                 refused.add(rule)
-                found.errors.append(f"{rule} refuses {_shown(parameters)}, which the class takes: {reason}")
+                comparison.errors.append(f"{rule} refuses {_shown(parameters)}, which the class takes: {reason}")
         for text in () if broken else problems:
             without_values = _VALUE.sub("", text)
             if without_values not in noticed:
                 noticed.add(without_values)
-                found.notices.append(f"{config.kind} refuses {_shown(parameters)}, and no rule does: {text}")
-    found.notices += [f"{config.kind}.{rule} refuses no sample" for rule in rules.names if rule in idle]
+                comparison.notices.append(f"{config.kind} refuses {_shown(parameters)}, and no rule does: {text}")
+    comparison.notices += [f"{config.kind}.{rule} refuses no sample" for rule in rules.names if rule in idle]
 
 
 def _problems(config: type[OpaqueConfig], parameters: JSON) -> list[str]:

@@ -72,7 +72,7 @@ _CHECKED: Final = frozenset(
 
 
 def config_policy(info: DriverInfo) -> list[JSON]:
-    """The policy for `opaque.parameters` of a driver, and its binding; both are named `dra-config-` and the driver.
+    """Return the policy for `opaque.parameters` of a driver, and its binding, both named `dra-config-` and the driver.
 
     SettingsError if the driver takes no configuration, if its schema has a keyword that the policy cannot check, or if
     a rule of a class cannot be compiled or costs too much.
@@ -91,7 +91,7 @@ def config_policy(info: DriverInfo) -> list[JSON]:
         {"name": "configs", "expression": f"variables.entries.filter(e, {own}).map(e, e.opaque.parameters)"},
     ]
     known = " or ".join(f"{version} {kind}" for version, kind in heads)
-    any_kind = " || ".join(f"({each})" for each in is_kind)
+    any_kind = " || ".join(f"({condition})" for condition in is_kind)
     validations = [_validation(info, "configs", f"{has_head} && ({any_kind})", f"apiVersion and kind must be {known}")]
     for number, (kind, config) in enumerate(zip(schema.kinds, info.configs, strict=True)):
         variable = f"kind{number}"
@@ -141,7 +141,7 @@ class _FieldChecks:
         self._schema = schema
 
     def fields(self, schema: JSON, value: str, path: tuple[str, ...]) -> Iterator[_FieldCheck]:
-        """A check of each field of the object that the CEL expression `value` is, and of objects within it."""
+        """Yield a check of each field of the object that the CEL expression `value` is, and of objects within it."""
         self._check_keywords(schema)
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         at = ".".join(path)
@@ -169,31 +169,32 @@ class _FieldChecks:
             if self._schema.resolved(field) is not within:
                 is_right += f" || type({inner}) == null_type"
             yield _FieldCheck(f"!({present}) || {is_right}", f"{name} must be an object")
-            for each in self.fields(within, inner, (*path, key)):
-                yield _FieldCheck(f"{present} && type({inner}) == map ? ({each.expression}) : true", each.message)
+            for check in self.fields(within, inner, (*path, key)):
+                yield _FieldCheck(f"{present} && type({inner}) == map ? ({check.expression}) : true", check.message)
 
     def matches(self, schema: JSON, value: str, depth: int = 0) -> str:
         """CEL that is true if the value of the expression `value` fits; `depth` makes names of variables unique."""
         self._schema.check_depth(depth)
-        found = self._schema.resolved(schema)
-        self._check_keywords(found)
-        if alternatives := found.get("anyOf") or found.get("oneOf"):
-            return "(" + " || ".join(self.matches(each, value, depth + 1) for each in alternatives) + ")"
-        parts = [self.matches(each, value, depth + 1) for each in found.get("allOf", ())]
-        if "const" in found or "enum" in found:
-            return _one_of(value, found["enum"] if "enum" in found else [found["const"]])
-        kind = found.get("type")
+        resolved = self._schema.resolved(schema)
+        self._check_keywords(resolved)
+        if alternatives := resolved.get("anyOf") or resolved.get("oneOf"):
+            return "(" + " || ".join(self.matches(alternative, value, depth + 1) for alternative in alternatives) + ")"
+        parts = [self.matches(part, value, depth + 1) for part in resolved.get("allOf", ())]
+        if "const" in resolved or "enum" in resolved:
+            return _one_of(value, resolved["enum"] if "enum" in resolved else [resolved["const"]])
+        kind = resolved.get("type")
         number = f"double({value})" if kind == "number" else value
-        limits = {key: float(found[key]) if kind == "number" else found[key] for key in _LIMITS if key in found}
+        given = {key: resolved[key] for key in _LIMITS if key in resolved}
+        limits = {key: float(limit) if kind == "number" else limit for key, limit in given.items()}
         parts += [_LIMITS[key][0].format(number, literal(limit)) for key, limit in limits.items()]
-        if "items" in found:
+        if "items" in resolved:
             item = f"i{depth}"
-            parts.append(f"{value}.all({item}, {self.matches(found['items'], item, depth + 1)})")
-        if "propertyNames" in found:
+            parts.append(f"{value}.all({item}, {self.matches(resolved['items'], item, depth + 1)})")
+        if "propertyNames" in resolved:
             key = f"n{depth}"
-            parts.append(f"{value}.all({key}, {self.matches(found['propertyNames'], key, depth + 1)})")
+            parts.append(f"{value}.all({key}, {self.matches(resolved['propertyNames'], key, depth + 1)})")
         if kind == "object":
-            parts += self._object(found, value, depth)
+            parts += self._object(resolved, value, depth)
         of_type = "true"
         if kind == "number":
             of_type = f"type({value}) == int || type({value}) == double"
@@ -202,19 +203,20 @@ class _FieldChecks:
         return f"({of_type} ? {' && '.join(parts)} : false)" if parts else f"({of_type})"
 
     def words(self, schema: JSON) -> str:
-        """What a value must be, for a message."""
-        found = self._schema.resolved(schema)
-        if alternatives := found.get("anyOf") or found.get("oneOf"):
-            said = [self.words(each) for each in alternatives if each.get("type") != "null"]
+        """Return what a value must be, for a message."""
+        resolved = self._schema.resolved(schema)
+        if alternatives := resolved.get("anyOf") or resolved.get("oneOf"):
+            said = [self.words(alternative) for alternative in alternatives if alternative.get("type") != "null"]
             return " or ".join(dict.fromkeys(said))
-        if "enum" in found or "const" in found:
-            return " or ".join(map(literal, found.get("enum", [found.get("const")])))
-        limits = [_LIMITS[key][1].format(literal(found[key])) for key in _LIMITS if key in found]
-        kind = "a number" if found.get("type") == "number" else _TYPES.get(found.get("type", ""), ("", "a value"))[1]
-        if "items" in found:
-            kind += f" in which each is {self.words(found['items'])}"
-        if "propertyNames" in found:
-            kind += f" in which each key is {self.words(found['propertyNames'])}"
+        if "enum" in resolved or "const" in resolved:
+            return " or ".join(map(literal, resolved.get("enum", [resolved.get("const")])))
+        limits = [_LIMITS[key][1].format(literal(resolved[key])) for key in _LIMITS if key in resolved]
+        name = resolved.get("type", "")
+        kind = "a number" if name == "number" else _TYPES.get(name, ("", "a value"))[1]
+        if "items" in resolved:
+            kind += f" in which each is {self.words(resolved['items'])}"
+        if "propertyNames" in resolved:
+            kind += f" in which each key is {self.words(resolved['propertyNames'])}"
         return ", ".join([kind, *limits])
 
     def _object(self, schema: JSON, value: str, depth: int) -> Iterator[str]:
@@ -247,11 +249,11 @@ def _keys(value: str, properties: Mapping[str, Any]) -> str:
 def _one_of(value: str, allowed: Sequence[Any]) -> str:
     """CEL that is true if `value` is among these. A list in CEL has items of one type."""
     types = {str: "string", bool: "bool", int: "int", float: "double", type(None): "null_type"}
-    by_type = {kind: [each for each in allowed if type(each) is kind] for kind in types}
+    by_type = {kind: [option for option in allowed if type(option) is kind] for kind in types}
     parts = [
-        f"(type({value}) == {types[kind]} ? {value} in {literal(each)} : false)"
-        for kind, each in by_type.items()
-        if each
+        f"(type({value}) == {types[kind]} ? {value} in {literal(literals)} : false)"
+        for kind, literals in by_type.items()
+        if literals
     ]
     return "(" + " || ".join(parts) + ")"
 
@@ -262,7 +264,7 @@ def _validation(info: DriverInfo, variable: str, expression: str, message: str, 
 
 
 def _objects(name: str, variables: Sequence[JSON], validations: Sequence[JSON]) -> list[JSON]:
-    """The policy and its binding. Claims and templates cannot change, so only their creation is checked."""
+    """Return the policy and its binding. Claims and templates cannot change, so only their creation is checked."""
     rules = [
         {"operations": ["CREATE"], "resources": ["resourceclaims", "resourceclaimtemplates"]},
         {"operations": ["CREATE", "UPDATE"], "resources": ["deviceclasses"]},
@@ -281,6 +283,6 @@ def _objects(name: str, variables: Sequence[JSON], validations: Sequence[JSON]) 
     kinds = {"ValidatingAdmissionPolicy": spec, "ValidatingAdmissionPolicyBinding": binding}
     version = "admissionregistration.k8s.io/v1"
     return [
-        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": found}
-        for kind, found in kinds.items()
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": content}
+        for kind, content in kinds.items()
     ]

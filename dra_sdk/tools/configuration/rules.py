@@ -68,10 +68,10 @@ class ConfigRules:
         """
         if not self._compiled:
             return
-        found = self._subject.value({key: value for key, value in parameters.items() if key not in HEAD})
+        checked = self._subject.value({key: value for key, value in parameters.items() if key not in HEAD})
         for name, message, expression in self._compiled:
             try:
-                if expression.value(found) is not True:
+                if expression.value(checked) is not True:
                     yield name, message
             except CelRuntimeError as error:
                 yield name, f"it has no value: {error.problem}"
@@ -88,47 +88,47 @@ class _Fields:
         """Return what a rule may refer to."""
         return object_environment("self", self._struct(name, kind), self._object_shape(kind, 0), self._structs)
 
-    def _struct(self, name: str, found: JSON) -> Type:
+    def _struct(self, name: str, schema: JSON) -> Type:
         struct = Type(Kind.STRUCT, name)
         if struct not in self._structs:
             fields = self._structs[struct] = {}
-            fields.update((key, self._type(field)) for key, field in self._schema.fields(found))
+            fields.update((key, self._type(field)) for key, field in self._schema.fields(schema))
         return struct
 
     def _type(self, field: JSON) -> Type:
-        found = self._schema.plain(field)
-        if values := _values(found):
+        plain = self._schema.plain(field)
+        if values := _values(plain):
             kinds = {_TYPES_OF_VALUES.get(type(value), types.DYN) for value in values}
             return kinds.pop() if len(kinds) == 1 else types.DYN
-        if "properties" in found:
-            return self._struct(found["title"], found)
-        if found.get("type") == "array":
-            return types.list_of(self._type(found.get("items", {})))
-        if found.get("type") == "object":
-            others = found.get("additionalProperties")
+        if "properties" in plain:
+            return self._struct(plain["title"], plain)
+        if plain.get("type") == "array":
+            return types.list_of(self._type(plain.get("items", {})))
+        if plain.get("type") == "object":
+            others = plain.get("additionalProperties")
             return types.map_of(types.STRING, self._type(others) if isinstance(others, dict) else types.DYN)
-        return _TYPES.get(found.get("type", ""), types.DYN)
+        return _TYPES.get(plain.get("type", ""), types.DYN)
 
     def _shape(self, field: JSON, depth: int) -> Shape:
         self._schema.check_depth(depth)
-        found = self._schema.plain(field)
-        if values := _values(found):
+        plain = self._schema.plain(field)
+        if values := _values(plain):
             return Shape(max(len(str(value)) for value in values))
-        if "properties" in found:
-            return self._object_shape(found, depth)
-        if found.get("type") == "array":
-            return Shape(found.get("maxItems", _ITEMS), value=self._shape(found.get("items", {}), depth + 1))
-        if found.get("type") == "object":
-            others = found.get("additionalProperties")
+        if "properties" in plain:
+            return self._object_shape(plain, depth)
+        if plain.get("type") == "array":
+            return Shape(plain.get("maxItems", _ITEMS), value=self._shape(plain.get("items", {}), depth + 1))
+        if plain.get("type") == "object":
+            others = plain.get("additionalProperties")
             value = self._shape(others, depth + 1) if isinstance(others, dict) else _ANY
-            key = self._shape(found.get("propertyNames", {"type": "string"}), depth + 1)
-            return Shape(found.get("maxProperties", _ENTRIES), key=key, value=value)
-        if found.get("type") == "string":
-            return Shape(found.get("maxLength", _CHARACTERS))
-        return Shape(1) if found.get("type") in {"boolean", "integer", "number"} else _ANY
+            key = self._shape(plain.get("propertyNames", {"type": "string"}), depth + 1)
+            return Shape(plain.get("maxProperties", _ENTRIES), key=key, value=value)
+        if plain.get("type") == "string":
+            return Shape(plain.get("maxLength", _CHARACTERS))
+        return Shape(1) if plain.get("type") in {"boolean", "integer", "number"} else _ANY
 
-    def _object_shape(self, found: JSON, depth: int) -> Shape:
-        return Shape(0, {key: self._shape(field, depth + 1) for key, field in self._schema.fields(found)})
+    def _object_shape(self, schema: JSON, depth: int) -> Shape:
+        return Shape(0, {key: self._shape(field, depth + 1) for key, field in self._schema.fields(schema)})
 
 
 def _values(schema: JSON) -> list[Any]:

@@ -68,15 +68,15 @@ class _Samples:
         least = self.least(kind)
         for key, field in self._schema.fields(kind):
             yield from (((key,), value, {**least, key: value}) for value in self._values(field))
-            found = self._schema.plain(field)
+            plain = self._schema.plain(field)
             step: Path = ()
-            if "items" in found:
-                found, step = self._schema.plain(found["items"]), (0,)
-            elif isinstance(found.get("additionalProperties"), dict):
-                names = self._values(found.get("propertyNames", {"type": "string"}))
-                found, step = self._schema.plain(found["additionalProperties"]), tuple(names[:1])
-            if "properties" in found:
-                for path, value, inner in self.singles(found, depth + 1):
+            if "items" in plain:
+                plain, step = self._schema.plain(plain["items"]), (0,)
+            elif isinstance(plain.get("additionalProperties"), dict):
+                names = self._values(plain.get("propertyNames", {"type": "string"}))
+                plain, step = self._schema.plain(plain["additionalProperties"]), tuple(names[:1])
+            if "properties" in plain:
+                for path, value, inner in self.singles(plain, depth + 1):
                     held = [inner] if step == (0,) else {step[0]: inner} if step else inner
                     yield (key, *step, *path), value, {**least, key: held}
 
@@ -91,12 +91,12 @@ class _Samples:
         return [*self._given(field), *([None] if self._schema.is_nullable(field) else ())]
 
     def _given(self, field: JSON) -> list[Any]:
-        found = self._schema.resolved(field)
-        if examples := field.get("examples", found.get("examples")):
+        resolved = self._schema.resolved(field)
+        if examples := field.get("examples", resolved.get("examples")):
             return list(examples)
-        if kinds := found.get("anyOf", found.get("oneOf")):
+        if kinds := resolved.get("anyOf", resolved.get("oneOf")):
             return [value for kind in kinds for value in self._given(kind)]
-        return self._of_kind(found)
+        return self._of_kind(resolved)
 
     def _of_kind(self, kind: JSON) -> list[Any]:
         if "enum" in kind or "const" in kind:

@@ -21,9 +21,9 @@ class Schema:
     """
 
     def __init__(self, configs: Sequence[type[OpaqueConfig]]) -> None:
-        found = json_schema(configs, "configuration")
-        self._definitions: dict[str, JSON] = found["$defs"]
-        self.kinds = [self.resolved(kind) for kind in found["oneOf"]]
+        document = json_schema(configs, "configuration")
+        self._definitions: dict[str, JSON] = document["$defs"]
+        self.kinds = [self.resolved(kind) for kind in document["oneOf"]]
 
     def resolved(self, schema: JSON) -> JSON:
         """Return the schema that a reference names, or the schema itself."""
@@ -32,9 +32,9 @@ class Schema:
 
     def alternatives(self, schema: JSON) -> list[JSON]:
         """Return the schemas of which a value has one: several of `anyOf` or `oneOf`, or the schema itself."""
-        found = self.resolved(schema)
-        kinds = found.get("anyOf") or found.get("oneOf")
-        return [inner for kind in kinds for inner in self.alternatives(kind)] if kinds else [found]
+        resolved = self.resolved(schema)
+        kinds = resolved.get("anyOf") or resolved.get("oneOf")
+        return [inner for kind in kinds for inner in self.alternatives(kind)] if kinds else [resolved]
 
     def is_nullable(self, schema: JSON) -> bool:
         """Return whether a value may be null."""

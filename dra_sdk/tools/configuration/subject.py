@@ -19,8 +19,8 @@ def subject(schema: Schema, kind: JSON, value: str) -> str:
     return _object(schema, kind, value, 0)
 
 
-def _object(schema: Schema, found: JSON, value: str, depth: int) -> str:
-    return "{" + ", ".join(_field(schema, key, field, value, depth) for key, field in schema.fields(found)) + "}"
+def _object(schema: Schema, plain: JSON, value: str, depth: int) -> str:
+    return "{" + ", ".join(_field(schema, key, field, value, depth) for key, field in schema.fields(plain)) + "}"
 
 
 def _field(schema: Schema, key: str, field: JSON, value: str, depth: int) -> str:
@@ -33,12 +33,12 @@ def _field(schema: Schema, key: str, field: JSON, value: str, depth: int) -> str
 def _filled(schema: Schema, field: JSON, value: str, depth: int) -> str:
     """Return CEL for a value that is not null, with the defaults of objects within it."""
     schema.check_depth(depth)
-    found, item = schema.plain(field), f"v{depth}"
-    if "properties" in found:
-        return f"type({value}) == map ? dyn({_object(schema, found, value, depth + 1)}) : {value}"
-    if (items := found.get("items")) and (inner := _filled(schema, items, item, depth + 1)) != item:
+    plain, item = schema.plain(field), f"v{depth}"
+    if "properties" in plain:
+        return f"type({value}) == map ? dyn({_object(schema, plain, value, depth + 1)}) : {value}"
+    if (items := plain.get("items")) and (inner := _filled(schema, items, item, depth + 1)) != item:
         return f"type({value}) == list ? dyn({value}.map({item}, {inner})) : {value}"
-    others = found.get("additionalProperties")
+    others = plain.get("additionalProperties")
     if isinstance(others, dict) and (inner := _filled(schema, others, item, depth + 1)) != item:
         return f"type({value}) == map ? dyn({value}.transformMap(k{depth}, {item}, {inner})) : {value}"
     return value

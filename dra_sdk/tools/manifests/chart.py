@@ -68,29 +68,29 @@ class Chart:
         self.defaults: JSON = yaml.safe_load((path / "values.yaml").read_text())
 
     def render(self, *values: Mapping[str, Any], release: str = RELEASE, namespace: str = RELEASE) -> list[Manifest]:
-        """The objects of a release, in an order in which they can be applied: each after what it needs.
+        """Return the objects of a release, in an order in which they can be applied: each after what it needs.
 
         Later mappings of values take precedence over earlier ones, and all over values.yaml. SettingsError for values
         that the chart does not take.
         """
         merged = self.defaults
-        for each in values:
-            merged = merge_values(merged, each)
+        for override in values:
+            merged = merge_values(merged, override)
         read_values(merged)
         files = sorted((self._path / "templates").iterdir())
-        templates = [Template(f"templates/{each.name}", each.read_text()) for each in files]
+        templates = [Template(f"templates/{file.name}", file.read_text()) for file in files]
         renderer = Renderer(templates, _FUNCTIONS)
         name = {"Name": release, "Namespace": namespace}
         about = {"Name": self._metadata["name"], "AppVersion": self._metadata["appVersion"]}
         data = {"Values": merged, "Release": name, "Chart": about, "Files": _Files(self._path)}
-        found = [
-            Manifest(each.name, text.strip())
-            for each in templates
-            if each.name.endswith(".yaml")
-            for text in _SEPARATOR.split(renderer.render(each, data))
+        manifests = [
+            Manifest(template.name, text.strip())
+            for template in templates
+            if template.name.endswith(".yaml")
+            for text in _SEPARATOR.split(renderer.render(template, data))
             if text.strip()
         ]
-        return sorted(found, key=lambda each: _ORDER.index(each.object["kind"]))
+        return sorted(manifests, key=lambda manifest: _ORDER.index(manifest.object["kind"]))
 
 
 class _Files:
@@ -100,12 +100,12 @@ class _Files:
         self._path = path
 
     def Get(self, name: str) -> str:  # noqa: N802 (the name in templates)
-        """The text of a file of the chart."""
+        """Return the text of a file of the chart."""
         return (self._path / name).read_text()
 
 
 def merge_values(below: Mapping[str, Any], above: Mapping[str, Any]) -> JSON:
-    """Values over other values, as Helm merges them: maps by key, everything else as a whole; null removes a value."""
+    """Merge values over other values, as Helm does: maps by key, everything else as a whole; null removes a value."""
     merged = copy.deepcopy(dict(below))
     for key, value in above.items():
         if value is None and key in merged:
@@ -130,8 +130,8 @@ def _yaml(value: Any) -> str:
 
 
 def _overwritten(target: JSON, *others: Mapping[str, Any]) -> JSON:
-    for each in others:
-        for key, value in each.items():
+    for other in others:
+        for key, value in other.items():
             if isinstance(value, Mapping) and isinstance(target.get(key), dict):
                 _overwritten(target[key], value)
             else:

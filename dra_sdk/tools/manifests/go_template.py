@@ -90,7 +90,7 @@ class _Parser:
             raise self._error(line, f"`{end}` without a block")
 
     def _parse_into(self, blocks: list[_Block]) -> tuple[str, int, list[_Token]]:
-        """Reads blocks until `end` or `else`; returns that word, its line, and the words after it."""
+        """Read blocks until `end` or `else`; return that word, its line, and the words after it."""
         while self._next < len(self._pieces):
             is_action, text, line = self._pieces[self._next]
             self._next += 1
@@ -120,54 +120,54 @@ class _Parser:
         self._template.definitions[json.loads(tokens[1].text)] = body
 
     def _branches(self, keyword: str, tokens: Sequence[_Token], line: int) -> _Block:
-        found = self._simple(keyword, tokens, line)
-        word, at, rest = self._parse_into(found.body)
+        block = self._simple(keyword, tokens, line)
+        word, at, rest = self._parse_into(block.body)
         if word == "else" and rest:
             if keyword != "if" or rest[0].text != "if":
                 raise self._error(at, "only `else` and `else if` are supported")
-            found.otherwise = [self._branches("if", rest[1:], at)]
-            return found
+            block.otherwise = [self._branches("if", rest[1:], at)]
+            return block
         if word == "else":
-            word, at, _ = self._parse_into(found.otherwise)
+            word, at, _ = self._parse_into(block.otherwise)
         if word != "end":
             raise self._error(line, f"`{keyword}` without `end`")
-        return found
+        return block
 
     def _simple(self, kind: str, tokens: Sequence[_Token], line: int) -> _Block:
-        """A pipeline, with the variables that it sets."""
-        signs = [number for number, each in enumerate(tokens) if each.text in {":=", "="} and each.kind == "sign"]
+        """Return a pipeline, with the variables that it sets."""
+        signs = [number for number, token in enumerate(tokens) if token.text in {":=", "="} and token.kind == "sign"]
         if not signs:
             return _Block(kind, line, pipeline=tuple(tokens))
-        names = [each for each in tokens[: signs[0]] if each.text != ","]
-        if any(not re.fullmatch(r"\$\w+", each.text) for each in names):
+        names = [token for token in tokens[: signs[0]] if token.text != ","]
+        if any(not re.fullmatch(r"\$\w+", name.text) for name in names):
             raise self._error(line, "only variables can be set")
         return _Block(
             kind,
             line,
-            variables=tuple(each.text for each in names),
+            variables=tuple(name.text for name in names),
             declares=tokens[signs[0]].text == ":=",
             pipeline=tuple(tokens[signs[0] + 1 :]),
         )
 
     def _tokens(self, text: str, line: int) -> list[_Token]:
-        found, at = [], 0
+        tokens, at = [], 0
         text = text.rstrip()
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
                 raise self._error(line, f"cannot read `{text[at:].strip()}`")
-            found.append(_Token(match.lastgroup or "", match.group(match.lastgroup or 0)))
+            tokens.append(_Token(match.lastgroup or "", match.group(match.lastgroup or 0)))
             at = match.end()
-        if not found:
+        if not tokens:
             raise self._error(line, "an empty action")
-        return found
+        return tokens
 
     def _error(self, line: int, problem: str) -> TemplateError:
         return TemplateError(f"template {self._template.name}, line {line}: {problem}")
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str, int]]:
-    """Texts and actions with their lines; texts are trimmed as `{{-` and `-}}` ask."""
+    """Yield texts and actions with their lines; texts are trimmed as `{{-` and `-}}` ask."""
     at, trim = 0, False
     for match in _ACTION.finditer(text):
         before = text[at : match.start()]
@@ -190,11 +190,11 @@ class Renderer:
     """
 
     def __init__(self, templates: Sequence[Template], functions: Mapping[str, Function]) -> None:
-        self._definitions = {name: (each, body) for each in templates for name, body in each.definitions.items()}
+        self._definitions = {name: (source, body) for source in templates for name, body in source.definitions.items()}
         self._functions: dict[str, Function] = {**functions, "include": self._include}
 
     def render(self, template: Template, data: Any) -> str:
-        """The text of a template."""
+        """Return the text of a template."""
         return _Evaluation(template.name, self._functions, data).run(template.blocks)
 
     def _include(self, name: str, data: Any) -> str:
@@ -213,7 +213,7 @@ class _Evaluation:
         self._dot = data
 
     def run(self, blocks: Sequence[_Block]) -> str:
-        return "".join(self._rendered(each) for each in blocks)
+        return "".join(self._rendered(block) for block in blocks)
 
     def _rendered(self, block: _Block) -> str:
         if block.kind == "text":
@@ -238,7 +238,7 @@ class _Evaluation:
             return self._inside(block, block.otherwise, self._dot, ())
         last = len(block.variables)  # none, the item, or key and item
         return "".join(
-            self._inside(block, block.body, each, (key, each)[2 - last :] if last else ()) for key, each in pairs
+            self._inside(block, block.body, item, (key, item)[2 - last :] if last else ()) for key, item in pairs
         )
 
     def _inside(self, block: _Block, body: Sequence[_Block], dot: Any, values: Sequence[Any]) -> str:
@@ -258,7 +258,7 @@ class _Evaluation:
             if block.declares:
                 self._scopes[-1][name] = value
                 continue
-            scope = next((each for each in reversed(self._scopes) if name in each), None)
+            scope = next((scope for scope in reversed(self._scopes) if name in scope), None)
             if scope is None:
                 raise self._error(block, f"variable {name} is not declared")
             scope[name] = value
@@ -276,7 +276,7 @@ class _Evaluation:
         return value
 
     def _pipeline(self, tokens: list[_Token]) -> Any:
-        """The value of commands joined by `|`; each gets the value before it as its last argument."""
+        """Return the value of commands joined by `|`; each gets the value before it as its last argument."""
         value = self._command(tokens, [])
         while tokens and tokens[0].text == "|":
             tokens.pop(0)
@@ -320,7 +320,7 @@ class _Evaluation:
         start, *names = text.split(".")
         value = self._dot
         if start:
-            scope = next((each for each in reversed(self._scopes) if start in each), None)
+            scope = next((scope for scope in reversed(self._scopes) if start in scope), None)
             if scope is None:
                 raise ValueError(f"variable {start} is not declared")
             value = scope[start]
@@ -335,7 +335,7 @@ class _Evaluation:
 
 
 def shown(value: Any) -> str:
-    """A value as the template prints it. A map or a list is an error: Go prints a form that is no YAML."""
+    """Return a value as the template prints it. A map or a list is an error: Go prints a form that is no YAML."""
     if isinstance(value, (Mapping, list)):
         raise TypeError("a map or a list cannot be printed; use toYaml")
     if isinstance(value, bool):

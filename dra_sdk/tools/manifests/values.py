@@ -32,7 +32,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def _may_be_left_out(description: str, alias: str | None = None) -> Any:
-    """A field without a default of its own; `model_fields_set` says whether it is there."""
+    """Return a field without a default of its own; `model_fields_set` says whether it is there."""
     return Field(None, description=description, alias=alias)
 
 
@@ -173,30 +173,30 @@ class Values(_Part):
 
 
 def read_values(values: JSON) -> Values:
-    """Checks the values of a release; SettingsError with one sentence for each wrong one."""
+    """Check the values of a release; SettingsError with one sentence for each wrong one."""
     try:
-        found = Values.model_validate(values)
+        chart_values = Values.model_validate(values)
     except ValidationError as error:
         raise SettingsError(
-            *(f"value {_path(each['loc'])} {_problem(each)}" for each in error.errors(include_url=False))
+            *(f"value {_path(problem['loc'])} {_problem(problem)}" for problem in error.errors(include_url=False))
         ) from error
     wrong = [
         f"value drivers.{key}.driverName must be given: the name of the driver in ResourceSlices"
-        for key, each in found.drivers.items()
-        if "driver_name" not in each.model_fields_set
+        for key, driver in chart_values.drivers.items()
+        if "driver_name" not in driver.model_fields_set
     ]
     if wrong:
         raise SettingsError(*wrong)
-    return found
+    return chart_values
 
 
 def values_schema() -> JSON:
-    """The JSON Schema of the values: values.schema.json of the chart."""
+    """Return the JSON Schema of the values: values.schema.json of the chart."""
     schema = Values.model_json_schema(by_alias=True)
     _tidy(schema)
     entries = schema["properties"]["drivers"]["patternProperties"]
-    for pattern, each in entries.items():
-        entries[pattern] = {"allOf": [each, {"required": ["driverName"]}]}
+    for pattern, entry in entries.items():
+        entries[pattern] = {"allOf": [entry, {"required": ["driverName"]}]}
     return {"$schema": _DIALECT, "title": "Values of the chart dra-sdk", **schema}
 
 
@@ -208,11 +208,11 @@ def _tidy(schema: Any) -> None:
                 schema.pop(key, None)
         if "patternProperties" in schema:
             schema["additionalProperties"] = False
-        for each in schema.values():
-            _tidy(each)
+        for subschema in schema.values():
+            _tidy(subschema)
     elif isinstance(schema, list):
-        for each in schema:
-            _tidy(each)
+        for subschema in schema:
+            _tidy(subschema)
 
 
 def _problem(problem: ErrorDetails) -> str:
@@ -222,4 +222,4 @@ def _problem(problem: ErrorDetails) -> str:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(each) for each in location)
+    return ".".join(str(part) for part in location)

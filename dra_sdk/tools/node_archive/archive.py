@@ -66,39 +66,39 @@ class Manifest:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         devices = {
-            path: {"type": each.type, "major": each.major, "minor": each.minor, "mode": f"{each.mode:04o}"}
-            for path, each in sorted(self.devices.items())
+            path: {"type": device.type, "major": device.major, "minor": device.minor, "mode": f"{device.mode:04o}"}
+            for path, device in sorted(self.devices.items())
         }
-        found = {"version": VERSION, "source": dict(self.source), "devices": devices, "leftOut": dict(self.left_out)}
-        return json.dumps(found, indent=1).encode()
+        document = {"version": VERSION, "source": dict(self.source), "devices": devices, "leftOut": dict(self.left_out)}
+        return json.dumps(document, indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes, title: str) -> Manifest:
         """SettingsError, which begins with `title`, if it is not one of a version that is known here."""
         try:
-            found = json.loads(content)
-            if found["version"] != VERSION:
-                raise SettingsError(f"{title}: version {found['version']!r} is not known; this SDK reads {VERSION}")
+            document = json.loads(content)
+            if document["version"] != VERSION:
+                raise SettingsError(f"{title}: version {document['version']!r} is not known; this SDK reads {VERSION}")
             devices = {
-                str(path): HostDevice(_kind(each["type"]), int(each["major"]), int(each["minor"]), int(each["mode"], 8))
-                for path, each in found.get("devices", {}).items()
+                str(path): HostDevice(_kind(node["type"]), int(node["major"]), int(node["minor"]), int(node["mode"], 8))
+                for path, node in document.get("devices", {}).items()
             }
-            return cls(source=found.get("source", {}), devices=devices, left_out=found.get("leftOut", {}))
+            return cls(source=document.get("source", {}), devices=devices, left_out=document.get("leftOut", {}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SettingsError(f"{title}: is not a manifest of an archive: {type(error).__name__}: {error}") from error
 
 
 def read_manifest(root: Path) -> Manifest:
-    """The manifest in a directory that was extracted from an archive; an empty one if there is none. SettingsError."""
+    """Return the manifest in a directory that was extracted from an archive, an empty one without. SettingsError."""
     path = root / MANIFEST
     return Manifest.decode(path.read_bytes(), str(path)) if path.is_file() else Manifest()
 
 
 @contextmanager
 def opened_root(path: Path) -> Iterator[Path]:
-    """The directory that a path stands for: itself, or a temporary one with an archive's content. SettingsError."""
+    """Provide the directory that a path names: itself, or a temporary one with an archive's content. SettingsError."""
     if path.is_dir():
         yield path
         return
@@ -170,7 +170,7 @@ class _Members:
             raise self._refused(min(clash), "is there twice")
 
     def write(self, directory: Path) -> None:
-        """Directories first, links last."""
+        """Write directories first, links last."""
         parents = {str(PurePosixPath(name).parent) for name in (*self.files, *self.links)}
         for name in sorted(self.directories | parents):
             (directory / name).mkdir(parents=True, exist_ok=True)
@@ -199,7 +199,7 @@ class _Members:
         return "/".join(parts)
 
     def _target(self, name: str, member: tarfile.TarInfo) -> str:
-        """The target of a link, which may go up only at its beginning: there its directory is a real one."""
+        """Return the target of a link, which may go up only at its beginning: there its directory is a real one."""
         problem = link_problem(name, member.linkname)
         if problem:
             raise self._refused(member.name, f"is a link to {member.linkname[:_MAX_NAME]!r}, which {problem}")
@@ -236,11 +236,11 @@ class _Stream(gzip.GzipFile):
     def read(self, size: int | None = -1) -> bytes:
         """At most `size` bytes; all that are left if it is negative or None."""
         most = self._left + 1
-        found = super().read(most if size is None or size < 0 else min(size, most))
-        self._left -= len(found)
+        content = super().read(most if size is None or size < 0 else min(size, most))
+        self._left -= len(content)
         if self._left < 0:
             raise SettingsError(f"{self._archive} has more than {_MAX_STREAM} bytes when uncompressed")
-        return found
+        return content
 
 
 def _kind(value: object) -> str:

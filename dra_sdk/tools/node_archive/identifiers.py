@@ -67,17 +67,17 @@ class Identifiers:
             self._learn(line["value"])
 
     def replaced(self, text: str, path: str = "") -> str:
-        """The text with replacements; `path` is the file whose content it is, and empty for a name."""
+        """Return the text with replacements; `path` is the file whose content it is, and empty for a name."""
         content = text.strip()
         if path and _is_identifier(path) and content in self._learnt:
             return text.replace(content, self._learnt[content])
         if path:
-            text = _LINE.sub(lambda found: found["label"] + self._learnt.get(found["value"], found["value"]), text)
+            text = _LINE.sub(lambda match: match["label"] + self._learnt.get(match["value"], match["value"]), text)
         if self._learnt:
-            text = self._learnt_pattern().sub(lambda found: self._learnt[found[0]], text)
+            text = self._learnt_pattern().sub(lambda match: self._learnt[match[0]], text)
         text = _UUID.sub(self._replacement("00000000-0000-4000-8000-{:012x}"), text)
         text = _UUID_DIGITS.sub(self._replacement("0000000000004000{:016x}"), text)
-        text = _BYTES.sub(lambda found: self._bytes(found[0]), text)
+        text = _BYTES.sub(lambda match: self._bytes(match[0]), text)
         text = _GUID.sub(self._gid, text)
         return _NAMED_BY_MAC.sub(self._interface, text)
 
@@ -95,13 +95,13 @@ class Identifiers:
 
     def _learnt_pattern(self) -> re.Pattern[str]:
         if self._pattern is None:
-            values = sorted((each for each in self._learnt if len(each) >= _SHORTEST), key=len, reverse=True)
+            values = sorted((value for value in self._learnt if len(value) >= _SHORTEST), key=len, reverse=True)
             choices = "|".join(map(re.escape, values)) or "(?!)"
             self._pattern = re.compile(rf"(?<![0-9A-Za-z])(?:{choices})(?![0-9A-Za-z])")
         return self._pattern
 
     def _of(self, value: str, make: Callable[[int], str]) -> str:
-        """The replacement of a value; the values that we made up are kept."""
+        """Return the replacement of a value; the values that we made up are kept."""
         if value in self._used:
             return value
         if value not in self._made_up:
@@ -110,30 +110,30 @@ class Identifiers:
         return self._made_up[value]
 
     def _replacement(self, form: str) -> Callable[[re.Match[str]], str]:
-        def replace(found: re.Match[str]) -> str:
-            return self._of(found[0].lower(), form.format) if found[0].strip("0-") else found[0]
+        def replace(match: re.Match[str]) -> str:
+            return self._of(match[0].lower(), form.format) if match[0].strip("0-") else match[0]
 
         return replace
 
     def _bytes(self, address: str) -> str:
-        """A MAC address or a longer one, with the locally administered bit; zeros and broadcast stay."""
+        """Return a MAC address or a longer one, with the locally administered bit; zeros and broadcast stay."""
         if not address.strip("0:") or not address.lower().strip("f:"):
             return address
         digits = len(address.replace(":", "")) - 2
         return self._of(address.lower(), lambda number: _grouped(f"02{number:0{digits}x}", 2))
 
-    def _gid(self, found: re.Match[str]) -> str:
-        """A GUID, alone or after the prefix of a GID; prefixes of a site are replaced by fd00::."""
-        prefix, guid = found[1] or "", found[2]
-        if not found[0].strip("0:"):
-            return found[0]
+    def _gid(self, match: re.Match[str]) -> str:
+        """Return a GUID, alone or after the prefix of a GID; prefixes of a site are replaced by fd00::."""
+        prefix, guid = match[1] or "", match[2]
+        if not match[0].strip("0:"):
+            return match[0]
         kept = prefix if prefix.lower() in _LINK_LOCAL else "fd00:0000:0000:0000:" if prefix else ""
         if not guid.strip("0:"):
             return kept + guid
         return kept + self._of(guid.lower(), lambda number: _grouped(f"02{number:014x}", 4))
 
-    def _interface(self, found: re.Match[str]) -> str:
-        return "enx" + self._bytes(_grouped(found[1], 2)).replace(":", "")
+    def _interface(self, match: re.Match[str]) -> str:
+        return "enx" + self._bytes(_grouped(match[1], 2)).replace(":", "")
 
 
 def _grouped(digits: str, size: int) -> str:
@@ -146,7 +146,7 @@ def _is_identifier(path: str) -> bool:
 
 
 def _alike(value: str, number: int) -> str:
-    """A made-up value that looks like the original: digits for digits, otherwise a word."""
+    """Return a made-up value that looks like the original: digits for digits, otherwise a word."""
     if re.fullmatch(rf"(?:0x)?[{_HEX}]{{{_SHORTEST},}}", value):
         prefix = "0x" if value.startswith("0x") else ""
         width = len(value) - len(prefix)

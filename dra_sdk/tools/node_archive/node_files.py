@@ -150,7 +150,7 @@ class Captured:
         return sum(map(len, self.files.values()))
 
     def manifest(self) -> Manifest:
-        """What the archive says beyond its files."""
+        """Return what the archive says beyond its files."""
         shown = dict(sorted(self.left_out.items())[:_LEFT_OUT_SHOWN])
         return Manifest(source=self.source, devices=self.devices, left_out=shown)
 
@@ -228,17 +228,17 @@ class _Walk:
         """Add a file, a link, or a directory with all that is in it. Errors are noted, not raised."""
         left = [path]
         while left:
-            each = left.pop()
-            if each in self._seen or _PROCESS.match(each):
+            member = left.pop()
+            if member in self._seen or _PROCESS.match(member):
                 continue
-            self._seen.add(each)
+            self._seen.add(member)
             if len(self._seen) > MAX_MEMBERS - 1:
-                self._full(each, f"an archive has at most {MAX_MEMBERS} members")
+                self._full(member, f"an archive has at most {MAX_MEMBERS} members")
                 return
             try:
-                left += self._add_one(each)
+                left += self._add_one(member)
             except OSError as error:
-                self.found.left_out[each] = f"cannot be read: {error.strerror or error}"
+                self.found.left_out[member] = f"cannot be read: {error.strerror or error}"
 
     def _add_one(self, path: str) -> Iterable[str]:
         """Add one path; what is to be added next."""
@@ -246,9 +246,9 @@ class _Walk:
         if stat.S_ISLNK(status.st_mode):
             return self._add_link(path)
         if stat.S_ISDIR(status.st_mode):
-            names = sorted((each.name for each in self._where(path).iterdir()), reverse=True)
+            names = sorted((entry.name for entry in self._where(path).iterdir()), reverse=True)
             self.found.directories.add(path)
-            return [f"{path}/{name}" for name in names if not any(fnmatch(name, each) for each in _SKIPPED)]
+            return [f"{path}/{name}" for name in names if not any(fnmatch(name, pattern) for pattern in _SKIPPED)]
         if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
             kind = "c" if stat.S_ISCHR(status.st_mode) else "b"
             numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
@@ -294,7 +294,8 @@ class _Walk:
             self.found.left_out[path] = "is binary"
             return
         elif path == "/proc/cmdline":
-            content = b" ".join(each for each in content.split() if _KERNEL_PARAMETERS.fullmatch(each.decode())) + b"\n"
+            parameters = content.split()
+            content = b" ".join(word for word in parameters if _KERNEL_PARAMETERS.fullmatch(word.decode())) + b"\n"
         elif path == "/proc/modules":
             content = _ADDRESS.sub(" 0x0000000000000000", content.decode()).encode()
         if len(content) > MAX_FILE:
@@ -331,7 +332,7 @@ class _TimedReader:
         self._thread.join()
 
     def read(self, path: Path) -> bytes:
-        """The content, up to one byte more than MAX_FILE; OSError also for a file that does not answer in time."""
+        """Return the content, up to one byte more than MAX_FILE; OSError also if the file does not answer in time."""
         self._requests.put(path)
         try:
             answer = self._answers.get(timeout=READ_SECONDS)
@@ -361,10 +362,10 @@ def _answer(requests: SimpleQueue[Path | None], answers: SimpleQueue[bytes | OSE
 def _content(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = b""  # sysfs says another size than that of the content
-        while len(found) <= MAX_FILE and (part := os.read(descriptor, _CHUNK)):
-            found += part
-        return found
+        content = b""  # sysfs says another size than that of the content
+        while len(content) <= MAX_FILE and (part := os.read(descriptor, _CHUNK)):
+            content += part
+        return content
     finally:
         os.close(descriptor)
 
@@ -377,22 +378,22 @@ def _is_text(content: bytes) -> bool:
     return True
 
 
-def _without_identifiers(found: Captured) -> Captured:
-    """The same with made-up identifiers, in content, names, targets of links and reasons."""
+def _without_identifiers(captured: Captured) -> Captured:
+    """Return the same with made-up identifiers, in content, names, targets of links and reasons."""
     known = Identifiers()
-    texts = {path: content.decode() for path, content in found.files.items() if b"\0" not in content}
+    texts = {path: content.decode() for path, content in captured.files.items() if b"\0" not in content}
     for path, text in sorted(texts.items()):
         known.learn(path, text)
     return Captured(
-        directories=set(map(known.replaced, sorted(found.directories))),
+        directories=set(map(known.replaced, sorted(captured.directories))),
         files={
             known.replaced(path): known.replaced(texts[path], path).encode() if path in texts else content
-            for path, content in sorted(found.files.items())
+            for path, content in sorted(captured.files.items())
         },
-        links={known.replaced(path): known.replaced(target) for path, target in sorted(found.links.items())},
-        devices={known.replaced(path): device for path, device in sorted(found.devices.items())},
-        left_out={known.replaced(path): reason for path, reason in sorted(found.left_out.items())},
-        source=found.source,
+        links={known.replaced(path): known.replaced(target) for path, target in sorted(captured.links.items())},
+        devices={known.replaced(path): device for path, device in sorted(captured.devices.items())},
+        left_out={known.replaced(path): reason for path, reason in sorted(captured.left_out.items())},
+        source=captured.source,
         identifiers=known.count,
-        complete=found.complete,
+        complete=captured.complete,
     )

@@ -114,11 +114,11 @@ class DeviceUsage:
         return "free" if self.fits else "blocked"
 
     def attribute(self, name: str) -> Any:
-        """The value of an attribute, with or without the driver's domain; None if it has none."""
+        """Return the value of an attribute, with or without the driver's domain; None if it has none."""
         return _attribute(self.spec, self.driver, name)
 
     def capacity(self, name: str) -> Quantity | None:
-        """A capacity, with or without the driver's domain; None if it has none."""
+        """Return a capacity, with or without the driver's domain; None if it has none."""
         capacity = self.spec.get("capacity") or {}
         found = capacity.get(name) or capacity.get(f"{self.driver}/{name}")
         return Quantity(str(found["value"])) if found else None
@@ -126,7 +126,7 @@ class DeviceUsage:
     def consumed(self, name: str) -> Quantity:
         """How much of a capacity its holders consume together."""
         amounts = (use.consumed.get(name, use.consumed.get(f"{self.driver}/{name}", 0)) for use in self.holders)
-        total = sum((Quantity(str(each)).value for each in amounts), Fraction(0))
+        total = sum((Quantity(str(amount)).value for amount in amounts), Fraction(0))
         return Quantity.of(total, binary=True)
 
 
@@ -140,9 +140,9 @@ class _Pool:
 
 def device_usage(objects: Iterable[Mapping[str, Any]]) -> list[DeviceUsage]:
     """All devices of the latest generation of each pool with the claims that have them, in the order of the slices."""
-    found = list(objects)
-    pools = _pools(each["spec"] for each in found if each.get("kind") == "ResourceSlice")
-    uses = _uses([each for each in found if each.get("kind") == "ResourceClaim"])
+    listed = list(objects)
+    pools = _pools(obj["spec"] for obj in listed if obj.get("kind") == "ResourceSlice")
+    uses = _uses([obj for obj in listed if obj.get("kind") == "ResourceClaim"])
     return [device for key, pool in sorted(pools.items()) for device in _devices(key, pool, uses)]
 
 
@@ -163,11 +163,11 @@ def _pools(specs: Iterable[Mapping[str, Any]]) -> dict[PoolKey, _Pool]:
 
 
 def _uses(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Use]]:
-    """The uses by driver, pool and device."""
+    """Return the uses by driver, pool and device."""
     uses: dict[tuple[str, str, str], list[Use]] = {}
     for claim in claims:
         status, metadata = claim.get("status") or {}, claim["metadata"]
-        pods = tuple(str(each["name"]) for each in status.get("reservedFor") or () if each.get("resource") == "pods")
+        pods = tuple(str(user["name"]) for user in status.get("reservedFor") or () if user.get("resource") == "pods")
         name = f"{metadata.get('namespace', 'default')}/{metadata['name']}"
         for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
             use = Use(name, pods, bool(result.get("adminAccess")), result.get("consumedCapacity") or {})
@@ -195,20 +195,20 @@ def _devices(key: PoolKey, pool: _Pool, uses: Mapping[tuple[str, str, str], list
 
 
 def _addresses(specs: Iterable[Mapping[str, Any]], driver: str) -> dict[str, str]:
-    """The PCI address of the hardware with each counter set, if one of the devices that consume from it has one."""
-    found: dict[str, str] = {}
+    """Return the PCI address of the hardware with each counter set, if a device that consumes from it has one."""
+    addresses: dict[str, str] = {}
     for spec in specs:
         address = _attribute(spec, driver, PCI_BUS_ID)
-        for each in spec.get("consumesCounters") or () if address else ():
-            found.setdefault(str(each["counterSet"]), str(address))
-    return found
+        for consumption in spec.get("consumesCounters") or () if address else ():
+            addresses.setdefault(str(consumption["counterSet"]), str(address))
+    return addresses
 
 
 def _hardware_key(spec: Mapping[str, Any], driver: str) -> str:
-    """What the devices of one piece of hardware have in common: its address, else the counter set, else nothing."""
+    """Return what the devices of one piece of hardware share: its address, else the counter set, else the name."""
     if address := _attribute(spec, driver, PCI_BUS_ID):
         return str(address)
-    return next((str(each["counterSet"]) for each in spec.get("consumesCounters") or ()), str(spec["name"]))
+    return next((str(use["counterSet"]) for use in spec.get("consumesCounters") or ()), str(spec["name"]))
 
 
 def _is_part(
@@ -231,8 +231,8 @@ def _attribute(spec: Mapping[str, Any], driver: str, name: str) -> Any:
 
 
 def _consumed_counters(spec: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fraction]]:
-    for each in spec.get("consumesCounters") or ():
-        yield from _amounts(each["counterSet"], each["counters"])
+    for consumption in spec.get("consumesCounters") or ():
+        yield from _amounts(consumption["counterSet"], consumption["counters"])
 
 
 def _amounts(counter_set: str, counters: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fraction]]:
@@ -241,16 +241,16 @@ def _amounts(counter_set: str, counters: Mapping[str, Any]) -> Iterator[tuple[Co
 
 
 def unknown_devices(objects: Iterable[Mapping[str, Any]], drivers: Collection[str]) -> list[tuple[str, str]]:
-    """The devices of these drivers that claims hold and no slice has: `driver/pool/device`, and the claim."""
-    found = list(objects)
-    known = {(each.driver, each.pool, each.name) for each in device_usage(found)}
-    uses = _uses([each for each in found if each.get("kind") == "ResourceClaim"])
+    """Return the devices of these drivers that claims hold and no slice has: `driver/pool/device`, and the claim."""
+    listed = list(objects)
+    known = {(device.driver, device.pool, device.name) for device in device_usage(listed)}
+    uses = _uses([obj for obj in listed if obj.get("kind") == "ResourceClaim"])
     unknown = [key for key in uses if key[0] in drivers and key not in known]
     return [("/".join(key), use.claim) for key in unknown for use in uses[key]]
 
 
 def usage_summary(devices: Sequence[DeviceUsage]) -> str:
-    """The last line."""
+    """Return the last line."""
     claims = {use.claim for device in devices for use in device.uses}
     pieces = {(device.driver, device.pool, device.hardware) for device in devices}
     used = {(device.driver, device.pool, device.hardware) for device in devices if device.holders}

@@ -24,15 +24,15 @@ _MAX_CAPACITIES: Final = 2
 
 
 def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> tuple[Row, list[Row]]:
-    """The headings, and a row for each device and for each further claim of it.
+    """Return the headings, and a row for each device and for each further claim of it.
 
     Partitions without claims are counted in one row for their hardware, unless `all_partitions` is set. TYPE, WHAT,
     NUMA and a capacity have a column if a device has them; NUMA only if no device says what it is.
     """
     columns = _columns(devices)
     rows: list[Row] = []
-    ordered = sorted(devices, key=lambda each: (each.place, each.driver, each.pool, each.hardware))
-    for _, parts in groupby(ordered, key=lambda each: (each.driver, each.pool, each.hardware)):
+    ordered = sorted(devices, key=lambda device: (device.place, device.driver, device.pool, device.hardware))
+    for _, parts in groupby(ordered, key=lambda device: (device.driver, device.pool, device.hardware)):
         rows += _hardware_rows(list(parts), columns, all_partitions=all_partitions)
     return ["NODE", "DEVICE", *(heading for heading, _ in columns), "HEALTH", "STATE", "CLAIM", "PODS"], rows
 
@@ -41,20 +41,20 @@ def usage_json(devices: Sequence[DeviceUsage]) -> list[dict[str, Any]]:
     """Every device, with the claims that have it and what they consume."""
     return [
         {
-            "driver": each.driver,
-            "pool": each.pool,
-            "node": each.node,
-            "device": each.name,
-            "hardware": each.hardware,
-            "state": each.state,
-            "unhealthy": each.unhealthy,
-            "taints": list(each.taints),
+            "driver": device.driver,
+            "pool": device.pool,
+            "node": device.node,
+            "device": device.name,
+            "hardware": device.hardware,
+            "state": device.state,
+            "unhealthy": device.unhealthy,
+            "taints": list(device.taints),
             "claims": [
                 {"claim": use.claim, "pods": list(use.pods), "admin": use.admin, "consumed": dict(use.consumed)}
-                for use in each.uses
+                for use in device.uses
             ],
         }
-        for each in devices
+        for device in devices
     ]
 
 
@@ -62,20 +62,20 @@ def usage_json(devices: Sequence[DeviceUsage]) -> list[dict[str, Any]]:
 
 
 def _columns(devices: Sequence[DeviceUsage]) -> list[tuple[str, Describe]]:
-    """The columns between the device's name and its health."""
-    found = [
+    """Return the columns between the device's name and its health."""
+    columns = [
         (heading, describe)
         for heading, describe in (("TYPE", _type), ("WHAT", _what))
-        if any(describe(each) != NONE for each in devices)
+        if any(describe(device) != NONE for device in devices)
     ]
-    if not found and any(each.attribute(NUMA_NODE) is not None for each in devices):
-        found.append(("NUMA", _numa))
-    return [*found, *((name.upper(), _capacity_column(name)) for name in _capacities(devices))]
+    if not columns and any(device.attribute(NUMA_NODE) is not None for device in devices):
+        columns.append(("NUMA", _numa))
+    return [*columns, *((name.upper(), _capacity_column(name)) for name in _capacities(devices))]
 
 
 def _capacities(devices: Sequence[DeviceUsage]) -> list[str]:
-    """The capacities to show: memory, or else those that most devices have; without the driver's domain."""
-    names = Counter(name.rpartition("/")[2] for each in devices for name in each.spec.get("capacity") or ())
+    """Return the capacities to show: memory, or else those that most devices have; without the driver's domain."""
+    names = Counter(name.rpartition("/")[2] for device in devices for name in device.spec.get("capacity") or ())
     return [_MEMORY] if _MEMORY in names else [name for name, _ in names.most_common(_MAX_CAPACITIES)]
 
 
@@ -118,27 +118,27 @@ def _rounded(amount: Quantity) -> str:
 def _hardware_rows(
     devices: list[DeviceUsage], columns: Sequence[tuple[str, Describe]], *, all_partitions: bool
 ) -> Iterator[Row]:
-    """The rows of one piece of hardware: whole devices first, then its parts, indented."""
+    """Yield the rows of one piece of hardware: whole devices first, then its parts, indented."""
     empty = [NONE] * len(columns)
-    whole = [each for each in devices if not each.is_part]
-    parts = [each for each in devices if each.is_part]
+    whole = [device for device in devices if not device.is_part]
+    parts = [device for device in devices if device.is_part]
     if not whole and len(parts) > 1:
         first = parts[0]
         product = str(first.attribute("productName") or NONE)
         about = [product if heading == "WHAT" else NONE for heading, _ in columns]
         yield [first.place, first.hardware, *about, *[NONE] * 4]
-    for each in whole:
-        yield from _device_rows(each, columns, "")
+    for device in whole:
+        yield from _device_rows(device, columns, "")
     indent = "  " if len(devices) > 1 else ""
     left = [
-        each for each in parts if each.consumes_counters and not each.uses and not each.taints and not all_partitions
+        part for part in parts if part.consumes_counters and not part.uses and not part.taints and not all_partitions
     ]
     left = left if len(left) > 1 else []  # one more has a name that is as short
-    for each in parts:
-        if each not in left:
-            yield from _device_rows(each, columns, indent)
+    for part in parts:
+        if part not in left:
+            yield from _device_rows(part, columns, indent)
     if left:
-        states = Counter(each.state for each in left)
+        states = Counter(part.state for part in left)
         text = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
         yield [left[0].place, f"{indent}{len(left)} more", *empty, NONE, text, NONE, NONE]
 
