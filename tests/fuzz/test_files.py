@@ -45,10 +45,11 @@ GOOD_STATE = signed(json.dumps(documents.STATE).encode())
 
 
 def read_state(content: bytes) -> None:
-    """And what was read can be used, and written again."""
-    found = decode(content, SOURCE)
-    assert found.held("boot-2", NO_DEADLINE).uid == found.claim.uid
-    assert decode(encode(found), SOURCE) == found
+    """And what was read can be used, and written again, which leaves out empty fields."""
+    state = decode(content, SOURCE)
+    assert state.held("boot-2", NO_DEADLINE).uid == state.claim.uid
+    _, _, body = encode(state).partition(b"\n")
+    assert encode(decode(encode(state), SOURCE)).endswith(body)
 
 
 def test_good_files_are_read() -> None:
