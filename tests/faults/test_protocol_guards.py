@@ -17,7 +17,7 @@ from tests.faults.protocol_guards import GUARDS, Guard
 SEED: Final = 1
 STEPS: Final = 300_000
 """Within which it is found. Seed and interpreter are the same each time, so it does not depend on luck."""
-SHARES: Final = 4
+SHARES: Final = 6
 
 
 @pytest.mark.timeout(3600)  # two minutes of processor time, on a machine that may be busy
