@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,10 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")  # how long an example takes is the machine's affair
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _a_pytest_that_a_test_starts_has_only_the_plugins_that_it_names() -> Iterator[None]:
-    """The others take half of its time."""
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        yield
+@pytest.fixture
+def bare_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pytest that the test starts has only the plugins that it names; the others take half of its time."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 @pytest.fixture

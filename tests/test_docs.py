@@ -276,6 +276,7 @@ def blocks(run: Run, tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.usefixtures("bare_pytest")
 @pytest.mark.timeout(600)
 def test_the_examples_of_the_building_blocks_run(blocks: dict[str, Path], tmp_path: Path) -> None:
     tests = {name: path for name, path in blocks.items() if name.startswith("test_")}

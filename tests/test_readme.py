@@ -44,6 +44,7 @@ def test_it_is_strictly_typed(example: Path) -> None:
     assert type_errors(example) == ""
 
 
+@pytest.mark.usefixtures("bare_pytest")
 @pytest.mark.timeout(600)  # mypy reads all of dra_sdk
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
 def test_its_test_is_strictly_typed_and_passes(example: Path, page: str) -> None:

@@ -72,6 +72,7 @@ def python(folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr if done.returncode else ""
 
 
+@pytest.mark.usefixtures("bare_pytest")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tests_of_a_new_driver_pass_at_once(bake: Bake, kind: str) -> None:

@@ -21,7 +21,7 @@ AT_ONCE, LATER = 0.2, 200.0
 """Seconds that things have to end: for those that never do, and for those that do on however busy a machine."""
 PRINTED_TWICE = {"CI", "BUILD_NUMBER"}
 """Variables with which pytest repeats the whole message of a failure in its summary."""
-pytestmark = pytest.mark.timeout(300)  # each test starts a pytest
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("bare_pytest")]  # each test starts a pytest
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_each_check_is_a_test_of_the_suite() -> None:
     suite = ["--pyargs", "dra_sdk.tools.conformance.pytest_suite"]
     done = run(*suite, "--dra-level", "REG-001,REG-012,ROLL-001", f"--dra-command={COMMAND} odd-socket-name")
-    assert "1 passed, 2 skipped" in done.stdout, done.stdout
+    assert "1 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
     assert "should, but does not: driver plugged.example.com names its socket plugin.sock" in done.stdout
     assert "not run: needs two instances at once" in done.stdout
     assert done.returncode == 0
