@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CACHE = ROOT / ".mypy_cache/strict"
+CACHE = Path(os.environ.get("MYPY_CACHE_DIR", ROOT / ".mypy_cache")) / "strict"
 """One for all examples, since mypy reads all of dra_sdk for the first."""
 
 
