@@ -1,10 +1,10 @@
-"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: all names that an author imports.
+"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: the names that every author meets.
 
-Source: KEP-4381. `docs/architecture.md` describes the packages below.
+`dra_sdk.settings`, `dra_sdk.nri` and `dra_sdk.extensions` have what only some need, `dra_sdk.hardware` the building
+blocks, `dra_sdk.testing` the tests' tools. Source: KEP-4381. `docs/architecture.md` describes the packages below.
 """
 
 from dra_sdk.errors import (
-    ApiError,
     ClaimError,
     ConfigError,
     DraError,
@@ -13,10 +13,8 @@ from dra_sdk.errors import (
     RetriableError,
     SettingsError,
 )
-from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import AllocatedDevice, Claim, ClaimConfig, Deadline, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.model.config import CelRule, OpaqueConfig
-from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import (
     AttributeValue,
     Capacity,
@@ -31,16 +29,14 @@ from dra_sdk.model.device import (
     Version,
 )
 from dra_sdk.model.driver import DriverInfo, Node
-from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.model.settings import DriverSettings, FromText, HostPath, Seconds, Words, split_words
+from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import Condition, DeviceHealth, DeviceStatus, HealthStatus, NetworkData
-from dra_sdk.model.step import Step
 
 __all__ = [
     "AllocatedDevice",
-    "ApiError",
     "AttributeValue",
     "Capacity",
     "CelRule",
@@ -49,10 +45,7 @@ __all__ = [
     "ClaimError",
     "Condition",
     "ConfigError",
-    "Container",
-    "ContainerAdjustment",
     "ContainerEdits",
-    "ContainerResources",
     "CounterConsumption",
     "CounterSet",
     "Deadline",
@@ -64,14 +57,11 @@ __all__ = [
     "DraError",
     "DriverInfo",
     "DriverSettings",
-    "FromText",
     "Gauge",
     "HardwareError",
     "HealthStatus",
     "HeldClaim",
     "HeldDevice",
-    "Hook",
-    "HostPath",
     "IntelRdt",
     "Mount",
     "NetDevice",
@@ -79,19 +69,14 @@ __all__ = [
     "Node",
     "NodeAllocatable",
     "NodeSelection",
+    "OciHook",
     "OpaqueConfig",
     "PermanentError",
-    "PodSandbox",
     "PreparedDevice",
     "Quantity",
     "RequestPolicy",
     "ResourcePool",
     "RetriableError",
-    "Seconds",
     "SettingsError",
-    "Step",
     "Version",
-    "Words",
-    "hookimpl",
-    "split_words",
 ]

@@ -8,12 +8,18 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import dra_sdk
+import dra_sdk.extensions
+import dra_sdk.nri
+import dra_sdk.settings
 
+PUBLIC = (dra_sdk, dra_sdk.settings, dra_sdk.nri, dra_sdk.extensions)
 HEAVY = ("grpc", "google.protobuf", "kubernetes", "yaml", "prometheus_client", "urllib3", "asyncio")
 
 
@@ -25,20 +31,26 @@ def imported_by(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_all_is_sorted_and_unique() -> None:
-    assert list(dra_sdk.__all__) == sorted(set(dra_sdk.__all__))
+@pytest.mark.parametrize("module", PUBLIC)
+def test_all_is_sorted_and_unique(module: ModuleType) -> None:
+    assert list(module.__all__) == sorted(set(module.__all__))
 
 
-def test_everything_in_all_can_be_imported_and_nothing_public_is_left_out() -> None:
-    for name in dra_sdk.__all__:
-        assert getattr(dra_sdk, name) is not None, name
-    public = {name for name, value in vars(dra_sdk).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert public == set(dra_sdk.__all__)
+@pytest.mark.parametrize("module", PUBLIC)
+def test_everything_in_all_can_be_imported_and_nothing_public_is_left_out(module: ModuleType) -> None:
+    public = {name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert public == set(module.__all__)
 
 
-def test_every_public_class_is_documented() -> None:
-    for name in dra_sdk.__all__:
-        value = getattr(dra_sdk, name)
+def test_each_name_is_public_in_one_module() -> None:
+    count = Counter(name for module in PUBLIC for name in module.__all__)
+    assert {name for name, modules in count.items() if modules > 1} == set()
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_class_is_documented(module: ModuleType) -> None:
+    for name in module.__all__:
+        value = getattr(module, name)
         if inspect.isclass(value):
             assert value.__doc__, name
             assert not value.__doc__.startswith(f"{name}("), f"{name} has a generated docstring only"

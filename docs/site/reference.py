@@ -220,7 +220,9 @@ def _matrix(gates: Iterable[tuple[str, int, int | None, str, str]]) -> Iterator[
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/hooks.md": hooks,
-    "reference/model.md": lambda: names("What a driver imports", "dra_sdk"),
+    "reference/model.md": lambda: names(
+        "What a driver imports", "dra_sdk", "dra_sdk.settings", "dra_sdk.nri", "dra_sdk.extensions"
+    ),
     "reference/hardware.md": lambda: names(
         "Building blocks",
         "dra_sdk.hardware",

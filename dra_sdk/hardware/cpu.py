@@ -24,7 +24,7 @@ from typing import Literal
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, numbered, optional, read_cpuset, read_int, read_text
+from dra_sdk.hardware.host import Host, numbered_paths, read_cpuset, read_int, read_optional, read_text
 from dra_sdk.hardware.numa import read_numa_cpus
 
 CoreType = Literal["standard", "p-core", "e-core"]
@@ -136,9 +136,9 @@ def read_cpus(host: Host) -> CpuTopology:
     cpus = tuple(_read_cpu_values(host, root, online))
     return CpuTopology(
         cpus=cpus,
-        offline=(optional(read_cpuset, root / "present") or online) - online,
-        isolated=optional(read_cpuset, root / "isolated") or frozenset(),
-        nohz_full=optional(_read_nohz_full, root / "nohz_full") or frozenset(),
+        offline=(read_optional(read_cpuset, root / "present") or online) - online,
+        isolated=read_optional(read_cpuset, root / "isolated") or frozenset(),
+        nohz_full=read_optional(_read_nohz_full, root / "nohz_full") or frozenset(),
         smt=_read_smt(root / "smt/control", cpus),
     )
 
@@ -146,17 +146,17 @@ def read_cpus(host: Host) -> CpuTopology:
 def _read_cpu_values(host: Host, root: Path, online: CpuSet) -> Iterable[Cpu]:
     numa = _node_of_each(host, online)
     l3 = _read_l3(root, online)
-    capacities = {cpu: optional(read_int, root / f"cpu{cpu}/cpu_capacity") for cpu in online}
+    capacities = {cpu: read_optional(read_int, root / f"cpu{cpu}/cpu_capacity") for cpu in online}
     types = _core_types(host, capacities)
     for cpu in sorted(online):
         topology = root / f"cpu{cpu}/topology"
         core = min(_read_siblings(topology, cpu) & online)
-        core_id = optional(read_int, topology / "core_id")
+        core_id = read_optional(read_int, topology / "core_id")
         yield Cpu(
             id=cpu,
             core=core,
             core_id=core if core_id is None else core_id,
-            socket=max(optional(read_int, topology / "physical_package_id") or 0, 0),
+            socket=max(read_optional(read_int, topology / "physical_package_id") or 0, 0),
             die=_lowest(topology, "die", online),
             cluster=_lowest(topology, "cluster", online),
             numa_node=numa[cpu],
@@ -177,9 +177,9 @@ def _read_siblings(topology: Path, cpu: int) -> CpuSet:
 
 
 def _lowest(topology: Path, what: str, online: CpuSet) -> int | None:
-    if optional(read_int, topology / f"{what}_id") in _NO_ID:
+    if read_optional(read_int, topology / f"{what}_id") in _NO_ID:
         return None
-    members = optional(read_cpuset, topology / f"{what}_cpus_list")
+    members = read_optional(read_cpuset, topology / f"{what}_cpus_list")
     return min(members & online) if members and members & online else None
 
 
@@ -198,10 +198,10 @@ def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
     for cpu in sorted(online):
         if cpu in known:
             continue
-        for index in numbered(root / f"cpu{cpu}/cache", "index").values():
-            if optional(read_int, index / "level") == 3:  # noqa: PLR2004
+        for index in numbered_paths(root / f"cpu{cpu}/cache", "index").values():
+            if read_optional(read_int, index / "level") == 3:  # noqa: PLR2004
                 shared = read_cpuset(index / "shared_cpu_list") & online
-                caches[shared] = optional(read_int, index / "id")
+                caches[shared] = read_optional(read_int, index / "id")
                 known |= shared
     unique = None not in caches.values() and len(set(caches.values())) == len(caches)
     return {
@@ -217,7 +217,7 @@ def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, C
     Hybrid x86 machines list their E-cores under a separate PMU. Elsewhere the kernel's capacities decide. Capacities of
     equal cores differ by a few percent, so only a CPU below 90 % of the largest capacity is an E-core.
     """
-    found = [optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
+    found = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
     lists = [cpus for cpus in found if cpus is not None]
     if lists:
         small: CpuSet = frozenset().union(*lists)
@@ -233,7 +233,7 @@ def _read_nohz_full(path: Path) -> CpuSet:
 
 
 def _read_smt(path: Path, cpus: tuple[Cpu, ...]) -> bool:
-    control = optional(read_text, path)
+    control = read_optional(read_text, path)
     if control is None or control == "notimplemented":
         return len({cpu.core for cpu in cpus}) < len(cpus)
     # A kernel that can run some of a core's threads writes their number instead of "on".

@@ -19,12 +19,12 @@ from dra_sdk.model.driver import Host
 __all__ = [
     "Host",
     "device_file",
-    "link_name",
-    "numbered",
-    "optional",
+    "link_target_name",
+    "numbered_paths",
     "read_cpuset",
     "read_hex",
     "read_int",
+    "read_optional",
     "read_text",
 ]
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ def read_cpuset(path: Path) -> CpuSet:
         raise HardwareError(f"{path}: {error}") from None
 
 
-def optional(read: Callable[[Path], _T], path: Path) -> _T | None:
+def read_optional(read: Callable[[Path], _T], path: Path) -> _T | None:
     """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError."""
     try:
         return read(path) if path.exists() else None
@@ -75,7 +75,7 @@ def optional(read: Callable[[Path], _T], path: Path) -> _T | None:
         return None  # it was removed while it was read
 
 
-def link_name(path: Path) -> str | None:
+def link_target_name(path: Path) -> str | None:
     """Return the last part of the target of a symbolic link, None if there is no link.
 
     In sysfs the link `driver -> ../../bus/pci/drivers/vfio-pci` means that a device is bound to driver vfio-pci. The
@@ -102,7 +102,7 @@ def device_file(path: Path) -> str:
     raise HardwareError(f"{path / 'uevent'}: no DEVNAME: the device has no device node")
 
 
-def numbered(directory: Path, prefix: str) -> dict[int, Path]:
+def numbered_paths(directory: Path, prefix: str) -> dict[int, Path]:
     """Return the entries of a directory named `prefix` and a number (`node0`, `node1`, …), ascending by number.
 
     A directory that does not exist has none.

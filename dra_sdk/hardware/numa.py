@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, numbered, read_cpuset, read_int, read_text
+from dra_sdk.hardware.host import Host, numbered_paths, read_cpuset, read_int, read_text
 
 LOCAL_DISTANCE = 10
 """Distance of a node to itself, as the ACPI SLIT defines it."""
@@ -55,7 +55,7 @@ class NumaNode:
 
 def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
     """Return all online nodes of `host`, ascending by number. HardwareError names the file that is invalid."""
-    directories = numbered(_nodes(host), "node")
+    directories = numbered_paths(_nodes(host), "node")
     if not directories:
         return (_only_node(host),)
     return tuple(_read_node(node, path, list(directories)) for node, path in directories.items())
@@ -63,7 +63,7 @@ def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
 
 def read_numa_cpus(host: Host) -> dict[int, CpuSet]:
     """Return only the online CPUs of each node. `{0: all}` on a kernel without NUMA support."""
-    directories = numbered(_nodes(host), "node")
+    directories = numbered_paths(_nodes(host), "node")
     if not directories:
         return {0: _online(host)}
     return {node: read_cpuset(path / "cpulist") for node, path in directories.items()}

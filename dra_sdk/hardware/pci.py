@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int
+from dra_sdk.hardware.host import Host, link_target_name, numbered_paths, read_cpuset, read_hex, read_int, read_optional
 
 log = logging.getLogger(__name__)
 # Domains have four digits, except those of a VMD controller: 10000 and above.
@@ -147,14 +147,14 @@ def read_pci_device(host: Host, address: str) -> PciDevice:
         root=_root_of(path),
         vendor=read_hex(path / "vendor"),
         device=read_hex(path / "device"),
-        subsystem_vendor=optional(read_hex, path / "subsystem_vendor"),
-        subsystem_device=optional(read_hex, path / "subsystem_device"),
+        subsystem_vendor=read_optional(read_hex, path / "subsystem_vendor"),
+        subsystem_device=read_optional(read_hex, path / "subsystem_device"),
         class_code=read_hex(path / "class"),
-        driver=link_name(path / "driver"),
+        driver=link_target_name(path / "driver"),
         numa_node=_read_numa_node(path),
         iommu_group=_read_iommu_group(path / "iommu_group"),
         sriov=_read_sriov(path),
-        physical_function=link_name(path / "physfn"),
+        physical_function=link_target_name(path / "physfn"),
     )
 
 
@@ -166,10 +166,10 @@ def pci_address_of_node(host: Host, path: str) -> str | None:
     directory, _, name = path.rpartition("/")
     if directory == "/dev/vfio":
         functions = (host.sys / "bus/pci/devices").glob("*")
-        found = {each.name for each in functions if link_name(each / "iommu_group") == name}
+        found = {each.name for each in functions if link_target_name(each / "iommu_group") == name}
     else:
         entries = (host.sys / "class").glob(f"*/{glob.escape(name)}")
-        found = {link_name(each / "device") or "" for each in entries}
+        found = {link_target_name(each / "device") or "" for each in entries}
     addresses = [each for each in found if _ADDRESS.fullmatch(each)]
     return addresses[0] if len(addresses) == 1 else None
 
@@ -183,7 +183,7 @@ def read_pci_roots(host: Host) -> tuple[PciRoot, ...]:
 
 def _local_cpus(root: Path) -> CpuSet:
     bus = root.name.removeprefix("pci")
-    return optional(read_cpuset, root / "pci_bus" / bus / "cpulistaffinity") or frozenset()
+    return read_optional(read_cpuset, root / "pci_bus" / bus / "cpulistaffinity") or frozenset()
 
 
 def _root_of(path: Path) -> str:
@@ -200,12 +200,12 @@ def _root_of(path: Path) -> str:
 
 
 def _read_numa_node(path: Path) -> int | None:
-    node = optional(read_int, path / "numa_node")
+    node = read_optional(read_int, path / "numa_node")
     return None if node is None or node < 0 else node
 
 
 def _read_iommu_group(path: Path) -> int | None:
-    name = link_name(path)
+    name = link_target_name(path)
     if name is None:
         return None
     if not name.isdecimal():
@@ -214,8 +214,8 @@ def _read_iommu_group(path: Path) -> int | None:
 
 
 def _read_sriov(path: Path) -> SriovPf | None:
-    total = optional(read_int, path / "sriov_totalvfs")
+    total = read_optional(read_int, path / "sriov_totalvfs")
     if not total:
         return None
-    links = numbered(path, "virtfn").values()
-    return SriovPf(total_vfs=total, vfs=tuple(name for link in links if (name := link_name(link)) is not None))
+    links = numbered_paths(path, "virtfn").values()
+    return SriovPf(total_vfs=total, vfs=tuple(name for link in links if (name := link_target_name(link)) is not None))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import HardwareError, RetriableError
-from dra_sdk.hardware.host import link_name, optional, read_text
+from dra_sdk.hardware.host import link_target_name, read_optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def read_binding(node: NodeAccess, address: str) -> PciBinding:
     """How the function at a PCI address is bound now. Raises RetriableError while a write for it is pending."""
     check_returned(node, address)
     path = function_path(node, address)
-    override = optional(read_text, path / "driver_override") or ""
+    override = read_optional(read_text, path / "driver_override") or ""
     return PciBinding(address, _driver(path), "" if override == _NO_OVERRIDE else override)
 
 
@@ -113,7 +113,7 @@ def holders(node: NodeAccess, *nodes: str) -> list[int]:
 
 def own_pid(node: NodeAccess) -> int:
     """The pid of this process as the host counts; inside a container with a pid namespace `os.getpid` differs."""
-    found = link_name(node.host.proc / "self")
+    found = link_target_name(node.host.proc / "self")
     return int(found) if found and found.isdecimal() else os.getpid()
 
 
@@ -181,4 +181,4 @@ def _drivers(node: NodeAccess) -> Path:
 
 
 def _driver(path: Path) -> str | None:
-    return link_name(path / "driver")
+    return link_target_name(path / "driver")

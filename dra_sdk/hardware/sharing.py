@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema
 from dra_sdk.errors import DraError
 from dra_sdk.model.device import Amount, Capacity, Device, RequestPolicy
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.model.settings import FromText
+from dra_sdk.model.settings import Parsed
 
 MEMORY: Final = "memory"
 """The capacity that claims divide unless the driver names another."""
@@ -72,7 +72,7 @@ class Sharing:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As a setting, it is text."""
-        return FromText(cls.parse).__get_pydantic_core_schema__(source, handler)
+        return Parsed(cls.parse).__get_pydantic_core_schema__(source, handler)
 
     def apply(self, device: Device) -> Device:
         """The device as it is published with this policy; one that lacks the capacity to divide stays undivided."""

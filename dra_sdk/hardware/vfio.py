@@ -25,7 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import HardwareError, PermanentError, RetriableError
-from dra_sdk.hardware.host import link_name, optional, read_text
+from dra_sdk.hardware.host import link_target_name, read_optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.pci import PciDevice, read_pci_devices
 from dra_sdk.hardware.pci_driver import (
@@ -240,8 +240,8 @@ def _goes_with(pci: PciDevice, other: PciDevice) -> bool:
 def machine_nodes(node: NodeAccess, addresses: Iterable[str]) -> list[str]:
     """The device nodes by which a virtual machine uses the functions at these PCI addresses."""
     paths = [function_path(node, each) for each in addresses]
-    bound = [path for path in paths if is_vfio_driver(link_name(path / "driver"))]
-    groups = {name for path in bound if (name := link_name(path / "iommu_group"))}
+    bound = [path for path in paths if is_vfio_driver(link_target_name(path / "driver"))]
+    groups = {name for path in bound if (name := link_target_name(path / "iommu_group"))}
     devices = sorted(each.name for path in bound for each in (path / "vfio-dev").glob("vfio*"))
     return [*(f"/dev/vfio/{name}" for name in sorted(groups)), *(f"/dev/vfio/devices/{name}" for name in devices)]
 
@@ -267,9 +267,9 @@ def device_nodes(node: NodeAccess, vfio: VfioDevice, *, iommufd: bool, api: bool
 
 def _variant_module(node: NodeAccess, address: str) -> str | None:
     """The module whose alias fits with the fewest wildcards, as libvirt chooses; None if no alias fits."""
-    modalias = (optional(read_text, function_path(node, address) / "modalias") or "").removeprefix("pci:")
-    release = optional(read_text, node.host.proc / "sys/kernel/osrelease") or ""
-    known = optional(read_text, node.local(f"/lib/modules/{release}/modules.alias")) or ""
+    modalias = (read_optional(read_text, function_path(node, address) / "modalias") or "").removeprefix("pci:")
+    release = read_optional(read_text, node.host.proc / "sys/kernel/osrelease") or ""
+    known = read_optional(read_text, node.local(f"/lib/modules/{release}/modules.alias")) or ""
     aliases = [line.removeprefix(_ALIAS).split() for line in known.splitlines() if line.startswith(_ALIAS)]
     fitting = [each for each in aliases if fnmatchcase(modalias, each[0])]
     return min(fitting, key=lambda each: each[0].count("*"))[1].replace("-", "_") if fitting else None

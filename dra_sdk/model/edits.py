@@ -64,7 +64,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class OciHook:
     """A program of the host that the runtime calls (CDI `hooks`, OCI runtime specification "Hooks").
 
     hook_name: when it is called.
@@ -135,7 +135,7 @@ class ContainerEdits:
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Sequence[DeviceNode] = ()
     mounts: Sequence[Mount] = ()
-    hooks: Sequence[Hook] = ()
+    hooks: Sequence[OciHook] = ()
     net_devices: Sequence[NetDevice] = ()
     additional_gids: Sequence[int] = ()
     intel_rdt: IntelRdt | None = None

@@ -46,10 +46,10 @@ _LIMITS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below
 
 
 @dataclass(frozen=True, slots=True)
-class FromText:
+class Parsed:
     """Reads a field from text with a function. A value that is not text is checked as any other.
 
-        reserved_cpus: Annotated[CpuSet, FromText(parse_cpuset, "CPU list")] = frozenset()
+        reserved_cpus: Annotated[CpuSet, Parsed(parse_cpuset, "CPU list")] = frozenset()
 
     parse: reads the text; raises ValueError or DraError with what it must be.
     accepts: what the documentation says that a user may write.
@@ -108,10 +108,10 @@ def _host_path(text: str) -> str:
     return "/" + text.strip("/")
 
 
-HostPath: TypeAlias = Annotated[str, FromText(_host_path, "absolute path")]
+HostPath: TypeAlias = Annotated[str, Parsed(_host_path, "absolute path")]
 """An absolute path on the host, without a slash at its end."""
-Words: TypeAlias = Annotated[tuple[str, ...], FromText(split_words, "words, separated by commas")]
-"""Words, separated by commas. For other items: `Annotated[frozenset[int], FromText(split_words, "…")]`."""
+CommaSeparated: TypeAlias = Annotated[tuple[str, ...], Parsed(split_words, "words, separated by commas")]
+"""Words, separated by commas. For items of another type: `Annotated[frozenset[int], Parsed(split_words, "…")]`."""
 
 
 # -- the model
@@ -294,7 +294,7 @@ def _meant(word: str, known: Sequence[str], prefix: str = "") -> str:
 def _accepted(annotation: Any, metadata: Iterable[Any]) -> str:
     """What a user may write for a type; a class of a field may say so in its own attribute `accepts`."""
     arguments, limits = get_args(annotation), [*metadata]
-    if own := [each.accepts for each in limits if isinstance(each, FromText | Seconds)]:
+    if own := [each.accepts for each in limits if isinstance(each, Parsed | Seconds)]:
         return str(own[0])
     if get_origin(annotation) is Annotated:
         return _accepted(arguments[0], arguments[1:])

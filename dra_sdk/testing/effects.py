@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from dra_sdk.hardware.host import link_name
+from dra_sdk.hardware.host import link_target_name
 from dra_sdk.hardware.host_paths import file_below, find_program
 from dra_sdk.hardware.node_access import (
     Command,
@@ -164,13 +164,13 @@ class FakeEffects(SystemEffects):
     def unbind(self, path: Path, address: str) -> None:
         """What the kernel does when an address is written to the file `unbind` of a PCI driver."""
         device = self.root / "sys/bus/pci/devices" / address
-        if link_name(device / "driver") != path.parent.name:
+        if link_target_name(device / "driver") != path.parent.name:
             raise WriteError(f"cannot write {address!r} to {path}: No such device")
         (device / "driver").unlink()
         if not is_vfio_driver(path.parent.name):
             return
         group = self.group_node(device)
-        others = (each for each in device.parent.iterdir() if is_vfio_driver(link_name(each / "driver")))
+        others = (each for each in device.parent.iterdir() if is_vfio_driver(link_target_name(each / "driver")))
         if not any(self.group_node(each) == group for each in others):
             group.unlink(missing_ok=True)
 

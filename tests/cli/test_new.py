@@ -30,8 +30,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
-from dra_sdk import Container, ContainerAdjustment, ContainerResources, DeviceHealth, Gauge, HealthStatus
-from dra_sdk import HeldClaim, PodSandbox
+from dra_sdk import DeviceHealth, Gauge, HealthStatus
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources
+from dra_sdk import HeldClaim
+from dra_sdk.nri import PodSandbox
 from dra_sdk.hardware import polling
 from dra_sdk.hookspecs import DriverHooks
 """

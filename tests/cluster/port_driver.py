@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dra_sdk import (
-    Claim,
-    Condition,
-    ContainerEdits,
-    Device,
-    DeviceStatus,
-    DriverInfo,
-    NetworkData,
-    PreparedDevice,
-)
+from dra_sdk import Claim, Condition, ContainerEdits, Device, DeviceStatus, DriverInfo, NetworkData, PreparedDevice
 
 NAME: Final = "ports.example.com"
 ATTACHED: Final = f"{NAME}/attached"

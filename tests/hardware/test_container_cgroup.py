@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk import ContainerResources, HardwareError
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
+from dra_sdk.nri import ContainerResources
 
 V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
 V1 = "".join(

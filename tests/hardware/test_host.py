@@ -7,7 +7,16 @@ import pytest
 
 from dra_sdk import HardwareError, Node
 from dra_sdk.hardware import Host, read_cpus, read_pci_devices
-from dra_sdk.hardware.host import device_file, link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
+from dra_sdk.hardware.host import (
+    device_file,
+    link_target_name,
+    numbered_paths,
+    read_cpuset,
+    read_hex,
+    read_int,
+    read_optional,
+    read_text,
+)
 from dra_sdk.testing.sysfs import regular_machine
 
 
@@ -76,31 +85,31 @@ def test_cpu_lists_are_read(file):
 
 
 def test_optional_is_none_only_if_the_file_is_missing(file):
-    assert optional(read_int, file) is None
+    assert read_optional(read_int, file) is None
     file.write_text("3")
-    assert optional(read_int, file) == 3
+    assert read_optional(read_int, file) == 3
     file.write_text("?")
     with pytest.raises(HardwareError):
-        optional(read_int, file)
+        read_optional(read_int, file)
 
 
 def test_the_target_of_a_link_need_not_exist(tmp_path):
     (tmp_path / "driver").symlink_to("../../bus/pci/drivers/vfio-pci")
-    assert link_name(tmp_path / "driver") == "vfio-pci"
-    assert link_name(tmp_path / "iommu_group") is None
+    assert link_target_name(tmp_path / "driver") == "vfio-pci"
+    assert link_target_name(tmp_path / "iommu_group") is None
 
 
 def test_numbered_entries_are_in_the_order_of_their_number(tmp_path):
     for name in ("node10", "node2", "node0", "nodes", "node", "has_node1"):
         (tmp_path / name).mkdir()
-    assert list(numbered(tmp_path, "node").items()) == [(n, tmp_path / f"node{n}") for n in (0, 2, 10)]
-    assert numbered(tmp_path / "absent", "node") == {}
+    assert list(numbered_paths(tmp_path, "node").items()) == [(n, tmp_path / f"node{n}") for n in (0, 2, 10)]
+    assert numbered_paths(tmp_path / "absent", "node") == {}
 
 
 def test_a_file_instead_of_a_directory_is_named(file):
     file.write_text("")
     with pytest.raises(HardwareError, match="value: cannot be listed: Not a directory"):
-        numbered(file, "node")
+        numbered_paths(file, "node")
 
 
 def test_the_device_node_of_a_device_is_read(tmp_path):

@@ -15,9 +15,6 @@ import pytest
 from dra_sdk import (
     AllocatedDevice,
     Claim,
-    Container,
-    ContainerAdjustment,
-    ContainerResources,
     Device,
     DriverInfo,
     Gauge,
@@ -25,14 +22,13 @@ from dra_sdk import (
     HeldClaim,
     Node,
     OpaqueConfig,
-    PodSandbox,
     PreparedDevice,
     ResourcePool,
-    Step,
-    hookimpl,
 )
 from dra_sdk.errors import DriverLoadError, HookError, PermanentError
+from dra_sdk.extensions import Step, hookimpl
 from dra_sdk.loader import Driver, find_driver, iter_drivers, load_driver, origin
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
 
 GOOD = """
 from dra_sdk import DriverInfo
@@ -441,7 +437,8 @@ def test_an_extension_must_not_answer_in_place_of_the_driver() -> None:
 def test_installed_extensions_wrap_every_driver_and_errors_name_them(install: Install) -> None:
     install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
     wrapper = """
-from dra_sdk import Device, hookimpl
+from dra_sdk import Device
+from dra_sdk.extensions import hookimpl
 class Twice:
     @hookimpl(wrapper=True)
     def dra_discover(self):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import Claim, Device, DriverInfo, HeldClaim, Node, Step
+from dra_sdk import Claim, Device, DriverInfo, HeldClaim, Node
 from dra_sdk.errors import HookError
+from dra_sdk.extensions import Step
 from dra_sdk.loader import Driver
 
 NAME = "lamp.example.com"

@@ -9,12 +9,16 @@ import re
 import pytest
 
 import dra_sdk
+import dra_sdk.extensions
 import dra_sdk.hardware
+import dra_sdk.nri
+import dra_sdk.settings
 import dra_sdk.testing
 from dra_sdk.hardware import health, polling, sharing, uevents
 from dra_sdk.testing import sysfs
 
-PUBLIC = [getattr(module, name) for module in (dra_sdk, dra_sdk.hardware, dra_sdk.testing) for name in module.__all__]
+MODULES = (dra_sdk, dra_sdk.settings, dra_sdk.nri, dra_sdk.extensions, dra_sdk.hardware, dra_sdk.testing)
+PUBLIC = [getattr(module, name) for module in MODULES for name in module.__all__]
 PUBLIC += [
     each
     for module in (health, polling, sharing, sysfs, uevents)

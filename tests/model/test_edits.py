@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
 
 FULL = ContainerEdits(
     env={"A": "1"},
     device_nodes=[DeviceNode("/dev/a")],
     mounts=[Mount("/h", "/c")],
-    hooks=[Hook("createContainer", "/bin/x")],
+    hooks=[OciHook("createContainer", "/bin/x")],
     net_devices=[NetDevice("eth1", "net1")],
     additional_gids=[7],
     intel_rdt=IntelRdt(clos_id="gold"),
@@ -20,7 +20,7 @@ OTHER = ContainerEdits(
     env={"A": "2", "B": "3"},
     device_nodes=(DeviceNode("/dev/b"),),
     mounts=[Mount("/h2", "/c2")],
-    hooks=[Hook("poststop", "/bin/y")],
+    hooks=[OciHook("poststop", "/bin/y")],
     net_devices=[NetDevice("eth2", "net2")],
     additional_gids=[8],
     intel_rdt=IntelRdt(clos_id="silver"),

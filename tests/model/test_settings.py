@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
-from dra_sdk import DraError, DriverSettings, FromText, HostPath, Seconds, SettingsError, Words, split_words
+from dra_sdk import DraError, DriverSettings, SettingsError
 from dra_sdk.model.settings import SettingsFile
+from dra_sdk.settings import CommaSeparated, HostPath, Parsed, Seconds, split_words
 
 FILE = Path("/etc/lamp.yaml")
 
@@ -28,9 +29,9 @@ class LampSettings(DriverSettings, prefix="LAMP_"):
     mode: Literal["steady", "blink"] = Field(default="steady", description="how it shines")
     delay: Annotated[float, Seconds(9, "nobody waits longer")] = Field(default=1.0, description="until it is on")
     level: int = Field(default=3, ge=1, le=8, description="how bright it is")
-    rooms: Words = Field(default=("hall", "attic"), description="where it may be; a|b is a name")
-    numbers: Annotated[frozenset[int], FromText(split_words, "numbers")] = Field(default=frozenset())
-    rgb: Annotated[int, FromText(parse_colour, "colour")] = Field(default=0)
+    rooms: CommaSeparated = Field(default=("hall", "attic"), description="where it may be; a|b is a name")
+    numbers: Annotated[frozenset[int], Parsed(split_words, "numbers")] = Field(default=frozenset())
+    rgb: Annotated[int, Parsed(parse_colour, "colour")] = Field(default=0)
 
 
 def read(file: dict[str, str] | None = None, **environment: str) -> LampSettings:
@@ -240,7 +241,7 @@ def test_the_table_for_a_readme() -> None:
 
 def test_the_default_of_a_set_has_a_stable_order() -> None:
     class SetSettings(DriverSettings, prefix="SET_"):
-        words: Annotated[frozenset[str], FromText(split_words)] = frozenset({"c", "a", "b"})
+        words: Annotated[frozenset[str], Parsed(split_words)] = frozenset({"c", "a", "b"})
         either: int | Literal["all"] = Field(default="all", ge=0)
 
     assert [(each.accepts, each.default) for each in SetSettings.documentation()] == [

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_sdk import (
-    Claim,
-    Container,
-    ContainerAdjustment,
-    ContainerResources,
-    Device,
-    DriverInfo,
-    HeldClaim,
-    Node,
-    PermanentError,
-    PodSandbox,
-    PreparedDevice,
-)
+from dra_sdk import Claim, Device, DriverInfo, HeldClaim, Node, PermanentError, PreparedDevice
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
 
 NAME = "cores.example.com"
 ALL = frozenset(range(8))

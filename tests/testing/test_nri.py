@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import (
-    Claim,
-    Condition,
-    ContainerResources,
-    DeviceStatus,
-    NetworkData,
-    Node,
-    PodSandbox,
-    PreparedDevice,
-    RetriableError,
-)
+from dra_sdk import Claim, Condition, DeviceStatus, NetworkData, Node, PreparedDevice, RetriableError
+from dra_sdk.nri import ContainerResources, PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, RefusedError, claim, request
 from tests.testing.cores import ALL, NAME, CoreDriver
 from tests.testing.lamps import SwitchedLamps

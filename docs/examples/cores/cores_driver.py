@@ -2,18 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_sdk import (
-    Claim,
-    Container,
-    ContainerResources,
-    Device,
-    DriverInfo,
-    HeldClaim,
-    Node,
-    PermanentError,
-    PreparedDevice,
-)
+from dra_sdk import Claim, Device, DriverInfo, HeldClaim, Node, PermanentError, PreparedDevice
 from dra_sdk.hardware import CpuSet, read_cpuset
+from dra_sdk.nri import Container, ContainerResources
 
 SHARED = 1  # CPUs that are left for all other containers
 

@@ -8,7 +8,7 @@ import pytest
 from sriov_driver import SriovConfig, SriovDriver, SriovSettings
 
 from dra_sdk import ConfigError, HealthStatus, RetriableError
-from dra_sdk.hardware.host import link_name
+from dra_sdk.hardware.host import link_target_name
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import FakePci, regular_machine
@@ -60,7 +60,7 @@ def driver(node: FakeNode) -> DriverHarness:
 def state(node: FakeNode) -> tuple[str | None, str]:
     """The kernel driver and the profile of the first VF."""
     pci = node.path("/sys/bus/pci/devices")
-    return link_name(pci / VF / "driver"), (pci / CARDS[0] / "profiles" / VF).read_text()
+    return link_target_name(pci / VF / "driver"), (pci / CARDS[0] / "profiles" / VF).read_text()
 
 
 def test_every_vf_is_published_with_the_standard_attributes(driver: DriverHarness) -> None:

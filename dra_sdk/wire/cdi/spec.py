@@ -12,7 +12,7 @@ from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
-from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
 from dra_sdk.wire.cdi import schema
 from dra_sdk.wire.cdi.validation import EARLIEST, content_problems, minimum_version
 
@@ -125,7 +125,7 @@ def _mount(mount: Mount) -> JSON:
     )
 
 
-def _hook(hook: Hook) -> JSON:
+def _hook(hook: OciHook) -> JSON:
     return _set(
         hookName=hook.hook_name,
         path=hook.path,

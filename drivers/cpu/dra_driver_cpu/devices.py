@@ -26,15 +26,7 @@ from typing import Final, Literal
 
 from dra_driver_cpu.allocatable import allocatable_cpus
 from dra_driver_cpu.settings import CpuSettings
-from dra_sdk import (
-    Capacity,
-    CounterConsumption,
-    CounterSet,
-    Device,
-    DraError,
-    NodeAllocatable,
-    ResourcePool,
-)
+from dra_sdk import Capacity, CounterConsumption, CounterSet, Device, DraError, NodeAllocatable, ResourcePool
 from dra_sdk.hardware import NUMA_NODE, PCIE_ROOT, CpuSet, CpuTopology, PciRoot
 from dra_sdk.hardware.sharing import Sharing
 

@@ -22,8 +22,6 @@ from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
     Claim,
-    Container,
-    ContainerResources,
     DeviceHealth,
     DriverInfo,
     Gauge,
@@ -31,7 +29,6 @@ from dra_sdk import (
     HeldDevice,
     Node,
     PermanentError,
-    PodSandbox,
     PreparedDevice,
     ResourcePool,
     RetriableError,
@@ -46,6 +43,7 @@ from dra_sdk.hardware import (
     uevents,
 )
 from dra_sdk.hardware.uevents import KernelUevents, UeventSource
+from dra_sdk.nri import Container, ContainerResources, PodSandbox
 
 _LONGEST_STRING = 64  # bytes of an attribute's value
 

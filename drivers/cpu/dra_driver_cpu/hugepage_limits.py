@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dra_sdk import HardwareError, PodSandbox
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, read_text
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
+from dra_sdk.nri import PodSandbox
 
 _NO_LIMIT: Final = "max"
 _UNLIMITED: Final = 1 << 62  # cgroup v1 writes a number of about 2^63

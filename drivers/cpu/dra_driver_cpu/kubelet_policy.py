@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError, PermanentError
-from dra_sdk.hardware import Host, numbered, optional, read_text
+from dra_sdk.hardware import Host, numbered_paths, read_optional, read_text
 from dra_sdk.hardware.host_paths import follow
 
 _POLICY: Final = re.compile(r"""(?:^|[{,])\s*["']?cpuManagerPolicy["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
@@ -82,7 +82,7 @@ def _local(host: Host, path: str) -> Path:
 
 def _running_kubelet(host: Host, directory: str) -> tuple[int, dict[str, str]]:
     """The PID and the flags of the kubelet; 0 and no flags if no such process is seen, as in most containers."""
-    for pid, process in numbered(host.proc, "").items():
+    for pid, process in numbered_paths(host.proc, "").items():
         try:
             program, *words = read_text(process / "cmdline").split("\0")
             if Path(program).name == "kubelet" and _is_of_host(read_text(process / "status")):
@@ -115,7 +115,7 @@ def _flags(words: list[str]) -> dict[str, str]:
 def _policy_of_state(path: Path) -> str | None:
     """The policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
     try:
-        found = json.loads(optional(read_text, path) or "{}")
+        found = json.loads(read_optional(read_text, path) or "{}")
         inner = json.loads(found.get("data") or "{}")
     except (AttributeError, TypeError, ValueError):  # not a checkpoint
         return None
@@ -124,5 +124,5 @@ def _policy_of_state(path: Path) -> str | None:
 
 
 def _policy_of_config(path: Path) -> str | None:
-    match = _POLICY.search(optional(read_text, path) or "") if path.is_file() else None
+    match = _POLICY.search(read_optional(read_text, path) or "") if path.is_file() else None
     return match[1] if match else None

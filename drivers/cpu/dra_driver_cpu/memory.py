@@ -25,20 +25,14 @@ from dra_sdk import (
     AllocatedDevice,
     Capacity,
     Claim,
-    Container,
-    ContainerAdjustment,
-    ContainerResources,
     Device,
     DraError,
     DriverInfo,
     DriverSettings,
-    FromText,
     Gauge,
     HeldClaim,
     HeldDevice,
-    HostPath,
     Node,
-    PodSandbox,
     PreparedDevice,
     Quantity,
     RetriableError,
@@ -46,6 +40,8 @@ from dra_sdk import (
 from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
 from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.sharing import Sharing
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
+from dra_sdk.settings import HostPath, Parsed
 
 SIZE: Final = "size"
 """The capacity that claims consume, in bytes."""
@@ -95,7 +91,7 @@ class MemorySettings(DriverSettings, prefix="DRA_MEMORY_"):
     """The settings of one node. The path is that of the host, wherever its root is mounted."""
 
     reserved_memory: Annotated[
-        tuple[ReservedMemory, ...], FromText(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
+        tuple[ReservedMemory, ...], Parsed(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
     ] = Field(default=(), description="memory that no claim gets; must be the kubelet's `reservedMemory`")
     state_dir: HostPath = Field(
         default="/var/lib/kubelet/plugins/dra.memory",

@@ -22,21 +22,11 @@ from typing import Any, Final, Self
 
 from dra_driver_cpu.allocatable import held_cpus
 from dra_driver_cpu.config import CPUS, MEMORY, QUOTA
-from dra_sdk import (
-    AllocatedDevice,
-    Claim,
-    Container,
-    ContainerEdits,
-    ContainerResources,
-    HardwareError,
-    HeldClaim,
-    HeldDevice,
-    PodSandbox,
-    RetriableError,
-)
-from dra_sdk.hardware import CpuSet, Host, format_cpuset, optional, parse_cpuset, read_cpuset
+from dra_sdk import AllocatedDevice, Claim, ContainerEdits, HardwareError, HeldClaim, HeldDevice, RetriableError
+from dra_sdk.hardware import CpuSet, Host, format_cpuset, parse_cpuset, read_cpuset, read_optional
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.numa import read_numa_cpus
+from dra_sdk.nri import Container, ContainerResources, PodSandbox
 
 log = logging.getLogger(__name__)
 MEMORY_VARIABLE: Final = "DRA_MEMS_"
@@ -104,11 +94,12 @@ class Pinning:
         """Read the state of `node`: a few small files, so that a hook answers in less than a millisecond."""
         root = node.sys / "devices/system"
         numa = read_numa_cpus(node) if held else {}  # they are for containers with claims only
-        with_memory = optional(read_cpuset, root / "node/has_memory") if numa else None  # absent without NUMA support
+        # It is absent without NUMA support.
+        with_memory = read_optional(read_cpuset, root / "node/has_memory") if numa else None
         return cls(
             online=read_cpuset(root / "cpu/online"),
             reserved=reserved,
-            isolated=optional(read_cpuset, root / "cpu/isolated") or frozenset(),
+            isolated=read_optional(read_cpuset, root / "cpu/isolated") or frozenset(),
             memory_nodes={node: cpus for node, cpus in numa.items() if with_memory is None or node in with_memory},
             held=held,
         )

@@ -6,8 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dra_sdk import DriverSettings, FromText, HostPath
+from dra_sdk import DriverSettings
 from dra_sdk.hardware import CpuSet, parse_cpuset
+from dra_sdk.settings import HostPath, Parsed
 
 DeviceMode = Literal["grouped", "individual", "partitionable"]
 """What a device is: a group of CPUs that claims consume by number, one CPU, or a core, L3 cache or NUMA node."""
@@ -29,7 +30,7 @@ class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
         description="give claims whole cores only: numbers of CPUs are rounded up to whole cores, and no core has "
         "CPUs of two claims or of a claim and others",
     )
-    reserved_cpus: Annotated[CpuSet, FromText(parse_cpuset, "CPU list, such as 0-1,8")] = Field(
+    reserved_cpus: Annotated[CpuSet, Parsed(parse_cpuset, "CPU list, such as 0-1,8")] = Field(
         default=frozenset(), description="CPUs that no claim gets; must be the kubelet's `reservedSystemCPUs`"
     )
     shared_pool: Literal["required", "optional"] = Field(

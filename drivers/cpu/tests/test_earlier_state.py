@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dra_driver_cpu import CpuDriver, CpuSettings, MemoryDriver
 
-from dra_sdk import PodSandbox
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing import DriverFactory, DriverHarness, FakeNode
 from dra_sdk.testing.machines import xeon
 from dra_sdk.testing.node_state import NodeState

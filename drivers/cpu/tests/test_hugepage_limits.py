@@ -7,8 +7,9 @@ import json
 import pytest
 from dra_driver_cpu.hugepage_limits import HugepageLimits
 
-from dra_sdk import HardwareError, PodSandbox
+from dra_sdk import HardwareError
 from dra_sdk.hardware.node_access import WriteError
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing import FakeNode
 
 pytest_plugins = ["dra_sdk.testing.plugin"]

@@ -11,17 +11,9 @@ import pytest
 from dra_driver_cpu import MemoryDriver, MemorySettings
 from dra_driver_cpu.memory import ReservedMemory, available, parse_reserved, runtime_page_size
 
-from dra_sdk import (
-    Capacity,
-    Container,
-    ContainerResources,
-    DraError,
-    PodSandbox,
-    Quantity,
-    RetriableError,
-    SettingsError,
-)
+from dra_sdk import Capacity, DraError, Quantity, RetriableError, SettingsError
 from dra_sdk.hardware import read_numa_nodes
+from dra_sdk.nri import Container, ContainerResources, PodSandbox
 from dra_sdk.testing import (
     DriverHarness,
     FakeNode,

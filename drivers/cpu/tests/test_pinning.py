@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dra_sdk import Container, ContainerResources, HeldClaim, HeldDevice, PodSandbox
+from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.hardware import Host, format_cpuset, parse_cpuset
+from dra_sdk.nri import Container, ContainerResources, PodSandbox
 from dra_sdk.testing import (
     DriverHarness,
     FakeContainer,

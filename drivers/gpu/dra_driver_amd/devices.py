@@ -11,16 +11,8 @@ from typing import Final
 
 from dra_driver_amd.gpus import AmdGpu
 from dra_driver_amd.passthrough import PassthroughFunction, counter_set_name
-from dra_sdk import (
-    AttributeValue,
-    CounterConsumption,
-    CounterSet,
-    Device,
-    Quantity,
-    ResourcePool,
-    Version,
-)
-from dra_sdk.hardware import Host, optional, pci_attributes, read_text
+from dra_sdk import AttributeValue, CounterConsumption, CounterSet, Device, Quantity, ResourcePool, Version
+from dra_sdk.hardware import Host, pci_attributes, read_optional, read_text
 
 DRIVER_NAME: Final = "gpu.amd.com"
 GPU: Final = "amdgpu"
@@ -38,10 +30,10 @@ def read_driver_attributes(host: Host) -> dict[str, AttributeValue]:
     """Version and source of the kernel module; a module that belongs to the kernel has no version of its own."""
     module = host.sys / "module/amdgpu"
     found: dict[str, AttributeValue] = {}
-    if text := optional(read_text, module / "version"):
+    if text := read_optional(read_text, module / "version"):
         found["driverVersion"] = Version.lenient(text)
         found["driverVersionFull"] = text[:_LONGEST_STRING]
-    if text := optional(read_text, module / "srcversion"):
+    if text := read_optional(read_text, module / "srcversion"):
         found["driverSrcVersion"] = text[:_LONGEST_STRING]
     return found
 

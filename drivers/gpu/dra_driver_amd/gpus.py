@@ -20,10 +20,10 @@ from dra_sdk import HardwareError
 from dra_sdk.hardware import (
     Host,
     PciDevice,
-    numbered,
-    optional,
+    numbered_paths,
     parse_pci_address,
     read_int,
+    read_optional,
     read_pci_device,
     read_text,
 )
@@ -116,7 +116,7 @@ def read_gpus(host: Host) -> tuple[AmdGpu, ...]:
 
 def read_device_number(path: Path) -> DeviceNumber | None:
     """The number in a file `dev` of sysfs, such as `226:128`; None if there is no such file. Raises HardwareError."""
-    text = optional(read_text, path)
+    text = read_optional(read_text, path)
     if text is None:
         return None
     major, _, minor = text.partition(":")
@@ -133,7 +133,7 @@ def read_mode(pci: Path, kind: str) -> str:
     GPUs that cannot be partitioned lack the file, and so do older kernels; during a reset the file cannot be read.
     """
     try:
-        text = (optional(read_text, pci / f"current_{kind}_partition") or "").lower()
+        text = (read_optional(read_text, pci / f"current_{kind}_partition") or "").lower()
     except HardwareError as error:
         log.warning("the partition mode is left out: %s", error)
         return ""
@@ -143,13 +143,13 @@ def read_mode(pci: Path, kind: str) -> str:
 def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
     render = host.sys / f"class/drm/renderD{node.render}"
     device = (render / "device").resolve()
-    cards = numbered(device / "drm", "card")
+    cards = numbered_paths(device / "drm", "card")
     if not cards:
         raise HardwareError(f"{device / 'drm'}: there is no card beside renderD{node.render}")
     card, path = next(iter(cards.items()))
     pci = read_pci_device(host, _address(device, node))
     compute = read_mode(pci.path, "compute")
-    vram = 0 if node.memory_bytes else optional(read_int, pci.path / "mem_info_vram_total") or 0
+    vram = 0 if node.memory_bytes else read_optional(read_int, pci.path / "mem_info_vram_total") or 0
     partition = divided or compute not in {"", WHOLE}
     return AmdGpu(
         card=card,
@@ -159,7 +159,7 @@ def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
         partition=partition,
         compute_mode=compute,
         memory_mode=read_mode(pci.path, "memory"),
-        product=optional(read_text, pci.path / "product_name") or "",
+        product=read_optional(read_text, pci.path / "product_name") or "",
         memory_bytes=node.memory_bytes or (0 if partition else vram),
         card_number=read_device_number(path / "dev"),
         render_number=read_device_number(render / "dev"),

@@ -32,7 +32,7 @@ from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import DeviceHealth, HardwareError
-from dra_sdk.hardware import Host, health, link_name, optional, read_text
+from dra_sdk.hardware import Host, health, link_target_name, read_optional, read_text
 from dra_sdk.hardware.health import HealthTracker
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def _read_blocks(ras: Path) -> Iterator[tuple[str, dict[str, int]]]:
 
 def _read(path: Path) -> str:
     try:
-        return optional(read_text, path) or ""
+        return read_optional(read_text, path) or ""
     except HardwareError as error:
         log.debug("left out of a GPU's health: %s", error)
         return ""
@@ -178,7 +178,7 @@ class HealthMonitor:
 
     def _read(self, card: _Card, address: str, known: set[str], passed: set[str]) -> None:
         path = self._host.sys / "bus/pci/devices" / address
-        driver = link_name(path / "driver")
+        driver = link_target_name(path / "driver")
         if not path.exists():
             card.trouble = "the GPU has left the PCI bus"
         elif not (path / "physfn").is_symlink() and _answers_with_ones(path):

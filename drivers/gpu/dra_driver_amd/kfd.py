@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, numbered, read_text
+from dra_sdk.hardware import Host, numbered_paths, read_text
 
 log = logging.getLogger(__name__)
 _LOCAL_MEMORY: Final = frozenset({1, 2})  # heap types: frame buffer, visible to the CPU or not
@@ -85,7 +85,7 @@ def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
     A node that cannot be read is not for this process, and is left out. Raises HardwareError for a malformed file.
     """
     found = []
-    for number, path in numbered(host.sys / "class/kfd/kfd/topology/nodes", "").items():
+    for number, path in numbered_paths(host.sys / "class/kfd/kfd/topology/nodes", "").items():
         try:
             fields = _read_fields(path / "properties")
         except _UnreadableError as error:
@@ -121,7 +121,7 @@ def _gfx(number: int) -> tuple[int, int, int] | None:
 def _memory(banks: Path) -> int:
     """The sum of the GPU's own memory banks, without banks that cannot be read."""
     total = 0
-    for path in numbered(banks, "").values():
+    for path in numbered_paths(banks, "").values():
         try:
             bank = _read_fields(path / "properties")
         except _UnreadableError as error:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu, read_gpus
 from dra_driver_amd.settings import AmdSettings
 from dra_sdk import RetriableError
-from dra_sdk.hardware import link_name, read_pci_device
+from dra_sdk.hardware import link_target_name, read_pci_device
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import RecordError, Records
 
@@ -90,6 +90,6 @@ class AmdNode(NodeAccess):
         hidden = divided.keys() | {at for at, each in recorded.items() if each is None}
         found = [gpu for gpu in read_gpus(self.host) if gpu.pci.address not in hidden]
         for address, gpu in divided.items():
-            if link_name(self.host.sys / "bus/pci/devices" / address / "driver") == KERNEL_DRIVER:
+            if link_target_name(self.host.sys / "bus/pci/devices" / address / "driver") == KERNEL_DRIVER:
                 found.append(AmdGpu.from_json(gpu, read_pci_device(self.host, address)))
         return tuple(sorted(found, key=lambda gpu: (gpu.card, gpu.render)))

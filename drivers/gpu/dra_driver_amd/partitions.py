@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
 from dra_driver_amd.node import JSON, AmdNode, GpuRecord
-from dra_sdk import Claim, PermanentError, RetriableError, split_words
-from dra_sdk.hardware import optional, read_text
+from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk.hardware import read_optional, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
+from dra_sdk.settings import split_words
 
 log = logging.getLogger(__name__)
 MODE_STEP: Final = "mode"
@@ -84,7 +85,7 @@ def set_mode(node: AmdNode, address: str, mode: str) -> None:
 
 def _available(gpu: AmdGpu) -> list[str]:
     """The modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
-    return split_words((optional(read_text, gpu.pci.path / "available_compute_partition") or "").lower())
+    return split_words((read_optional(read_text, gpu.pci.path / "available_compute_partition") or "").lower())
 
 
 def wait_until_unused(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dra_sdk import DriverSettings, HostPath, Seconds
+from dra_sdk import DriverSettings
+from dra_sdk.settings import HostPath, Seconds
 
 
 class AmdSettings(DriverSettings, prefix="DRA_AMD_"):

@@ -9,9 +9,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from dra_sdk import DriverSettings, FromText, HostPath, Seconds, split_words
+from dra_sdk import DriverSettings
 from dra_sdk.hardware import parse_pci_address
 from dra_sdk.hardware.sharing import Sharing
+from dra_sdk.settings import HostPath, Parsed, Seconds, split_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,9 @@ def parse_gpus(text: str) -> list[str]:
 
 
 WaitSeconds: TypeAlias = Annotated[float, Seconds(40.0, "the kubelet waits 45 for a claim")]
-Gpus: TypeAlias = Annotated[tuple[str, ...], FromText(parse_gpus, "GPUs, separated by commas")]
+Gpus: TypeAlias = Annotated[tuple[str, ...], Parsed(parse_gpus, "GPUs, separated by commas")]
 Xid: TypeAlias = Annotated[int, Field(ge=1, le=0xFFFF)]
-Xids: TypeAlias = Annotated[frozenset[Xid], FromText(split_words, "XIDs, separated by commas")]
+Xids: TypeAlias = Annotated[frozenset[Xid], Parsed(split_words, "XIDs, separated by commas")]
 
 
 class GpuSettings(DriverSettings, prefix="DRA_GPU_"):

@@ -19,21 +19,12 @@ from dra_driver_nic.prepare.claim import prepare, unprepare
 from dra_driver_nic.prepare.leases import renewed_leases
 from dra_driver_nic.prepare.sandbox import run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import (
-    Claim,
-    DeviceHealth,
-    DriverInfo,
-    HealthStatus,
-    HeldClaim,
-    Node,
-    PodSandbox,
-    PreparedDevice,
-    ResourcePool,
-)
+from dra_sdk import Claim, DeviceHealth, DriverInfo, HealthStatus, HeldClaim, Node, PreparedDevice, ResourcePool
 from dra_sdk.hardware import read_pci_devices, uevents
 from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
+from dra_sdk.nri import PodSandbox
 
 log = logging.getLogger(__name__)
 HEALTH_SECONDS: Final = 5.0

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dra_sdk import DriverSettings, HostPath, Seconds, Words
+from dra_sdk import DriverSettings
+from dra_sdk.settings import CommaSeparated, HostPath, Seconds
 
 DeviceMode = Literal["individual", "partitionable"]
 """Whether a physical function that has virtual ones is a device too."""
@@ -18,11 +19,11 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     state_dir: HostPath = Field(
         default="/var/lib/kubelet/plugins/dra.net", description="where the driver records interfaces that claims have"
     )
-    protect: Words = Field(
+    protect: CommaSeparated = Field(
         default=(),
         description="names of interfaces that are never published, with `*` for any characters; uplinks never are",
     )
-    software: Words = Field(
+    software: CommaSeparated = Field(
         default=("dummy", "ipvlan", "macvlan", "vlan"),
         description="kinds of software interfaces that are published, as `ip -d link` names them",
     )
@@ -31,7 +32,7 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
         description="individual: a PF that has VFs is no device; partitionable: it is one too, and a claim has either "
         "the PF or VFs of it, which needs `DRAPartitionableDevices`",
     )
-    shared: Words = Field(
+    shared: CommaSeparated = Field(
         default=(),
         description="names of interfaces that stay with the node, and on which claims get a macvlan each, with `*` for "
         "any characters; an uplink only by its full name; needs `DRAConsumableCapacity`",
@@ -42,7 +43,9 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     cni_conf_dir: HostPath = Field(
         default="/etc/cni/net.d", description="where the CNI networks are that a claim may name"
     )
-    cni_bin_dirs: Words = Field(default=("/opt/cni/bin",), description="where the plugins of these networks are")
+    cni_bin_dirs: CommaSeparated = Field(
+        default=("/opt/cni/bin",), description="where the plugins of these networks are"
+    )
     dhcp_seconds: Annotated[float, Seconds(30, "the kubelet waits 45 for a claim")] = Field(
         default=10.0, description="how long to wait for a DHCP server when a claim asks for an address"
     )

@@ -16,7 +16,7 @@ from dra_driver_nic.config import RouteConfig
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, wait_for_state, write_interface
 
 from dra_sdk import RetriableError
-from dra_sdk.hardware.host import link_name
+from dra_sdk.hardware.host import link_target_name
 from dra_sdk.testing import DriverHarness, FakeNode, claim
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
@@ -110,4 +110,4 @@ def test_an_interface_that_comes_back_from_vfio_is_as_the_old_one(
 
 
 def bound(driver: DriverHarness) -> str | None:
-    return link_name(driver.node.path(f"/sys/bus/pci/devices/{ADDRESS}/driver"))
+    return link_target_name(driver.node.path(f"/sys/bus/pci/devices/{ADDRESS}/driver"))

@@ -27,7 +27,8 @@ from dra_driver_nic.testing import (
 )
 from dra_driver_nic.testing.fake_rdma import RdmaConnection, RdmaKernel, is_change
 
-from dra_sdk import Node, PodSandbox
+from dra_sdk import Node
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 
 pytestmark = pytest.mark.faults

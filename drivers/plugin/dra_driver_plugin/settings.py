@@ -7,7 +7,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from dra_sdk import DriverSettings, HostPath, Seconds, Words
+from dra_sdk import DriverSettings
+from dra_sdk.settings import CommaSeparated, HostPath, Seconds
 
 KUBELET_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 """Where the kubelet's own socket lies, and where plugins look for it."""
@@ -22,10 +23,10 @@ class PluginSettings(DriverSettings, prefix="DRA_PLUGIN_"):
         description="directory of the bridge's `kubelet.sock` and of the plugins' sockets; plugins have it at "
         f"`{KUBELET_DIRECTORY}`",
     )
-    resources: Words = Field(
+    resources: CommaSeparated = Field(
         default=(), description="resources that plugins may register, such as `vendor.com/thing`; none: all of them"
     )
-    allowed_paths: Words = Field(
+    allowed_paths: CommaSeparated = Field(
         default=("/dev",),
         description="paths of the host, with all below them, that a plugin may give to containers as devices or mounts",
     )

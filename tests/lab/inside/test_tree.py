@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from subprocess import run
 
-from dra_sdk.hardware import link_name
+from dra_sdk.hardware import link_target_name
 from dra_sdk.hardware.node_access import NodeEffects, SystemEffects, WriteError
 from dra_sdk.testing import FakeEffects
 
@@ -42,7 +42,7 @@ def play(effects: NodeEffects, root: Path, addresses: list[str]) -> list[tuple[o
     """Takes the steps. Returns for each the answer, driver and override of both functions, and whether the group has
     a device node."""
     devices = [root / "sys/bus/pci/devices" / each for each in addresses]
-    node = root / "dev/vfio" / str(link_name(devices[0] / "iommu_group"))
+    node = root / "dev/vfio" / str(link_target_name(devices[0] / "iommu_group"))
     found = []
     for number, what in STEPS:
         answer = "done"
@@ -53,7 +53,7 @@ def play(effects: NodeEffects, root: Path, addresses: list[str]) -> list[tuple[o
                 effects.write(devices[number] / "driver_override", f"{what}\n")
         except WriteError as error:
             answer = str(error).rpartition(": ")[2]
-        drivers = [link_name(each / "driver") for each in devices]
+        drivers = [link_target_name(each / "driver") for each in devices]
         overrides = [(each / "driver_override").read_text() for each in devices]
         found.append((number, what, answer, drivers, overrides, node.exists()))
     return found

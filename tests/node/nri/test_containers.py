@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import AllocatedDevice, Claim, Container, ContainerResources, HeldClaim, HeldDevice, Node
+from dra_sdk import AllocatedDevice, Claim, HeldClaim, HeldDevice, Node
 from dra_sdk.errors import ClaimError, NriError
 from dra_sdk.node.nri.containers import ContainerTable, claim_variables
+from dra_sdk.nri import Container, ContainerResources
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 NAME = "cards.example.com"

@@ -10,23 +10,13 @@ from threading import Event as ThreadEvent
 
 import pytest
 
-from dra_sdk import (
-    Container,
-    ContainerAdjustment,
-    ContainerResources,
-    DeviceStatus,
-    DriverInfo,
-    HeldClaim,
-    HeldDevice,
-    Node,
-    PodSandbox,
-    RetriableError,
-)
+from dra_sdk import DeviceStatus, DriverInfo, HeldClaim, HeldDevice, Node, RetriableError
 from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import Report
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk import ContainerResources
 from dra_sdk.node.nri.messages import fill, resources_of, updates_of
+from dra_sdk.nri import ContainerResources
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 

@@ -9,11 +9,12 @@ from threading import Event
 
 import pytest
 
-from dra_sdk import DriverInfo, HeldClaim, HeldDevice, Node, PodSandbox, RetriableError
+from dra_sdk import DriverInfo, HeldClaim, HeldDevice, Node, RetriableError
 from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb

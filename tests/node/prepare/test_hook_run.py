@@ -21,9 +21,9 @@ from dra_sdk import (
     Node,
     PermanentError,
     PreparedDevice,
-    hookimpl,
 )
 from dra_sdk.errors import DraError, HookError, StateError
+from dra_sdk.extensions import hookimpl
 from dra_sdk.loader import Driver
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.checkpoint import Checkpoint

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import Container, ContainerAdjustment, ContainerResources, HeldClaim, Node
+from dra_sdk import HeldClaim, Node
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.container_hooks import nri_socket
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime

@@ -11,17 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from dra_sdk import (
-    Container,
-    ContainerAdjustment,
-    Gauge,
-    HeldClaim,
-    Node,
-)
+from dra_sdk import Gauge, HeldClaim, Node
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import events
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import CONFIG, SETTINGS
+from dra_sdk.nri import Container, ContainerAdjustment
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.embedded import settings_for
 from tests.lamps import NAME, LampDriver

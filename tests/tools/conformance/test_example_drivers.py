@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.hardware import link_name
+from dra_sdk.hardware import link_target_name
 from dra_sdk.testing.conformance import Target, Timeouts, assert_conforms
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 from dra_sdk.tools.conformance.checks import select
@@ -81,7 +81,7 @@ def test_the_sriov_driver_of_the_examples_conforms(tmp_path: Path, monkeypatch: 
         monkeypatch.syspath_prepend(directory)
     target = Target(driver="sriov_on_files:OnFiles", host_root=host.root, timeouts=TIMEOUTS)
     assert_conforms(target, without=SDK)
-    assert {link_name(host.sys / "bus/pci/devices" / each.address / "driver") for each in vfs} == {"accel_vf"}
+    assert {link_target_name(host.sys / "bus/pci/devices" / each.address / "driver") for each in vfs} == {"accel_vf"}
 
 
 def test_the_skipped_levels_exist() -> None:

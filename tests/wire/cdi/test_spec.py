@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
 from dra_sdk.wire.cdi import claim_spec, edits_to_json, is_empty
 from dra_sdk.wire.cdi.reading import check_spec
 from dra_sdk.wire.cdi.spec import env_problems
@@ -67,10 +67,10 @@ def test_a_newer_field_raises_the_version():
             "device gpu: deviceNodes[0].gid: must be from 0 to",
         ),
         ("gpu", ContainerEdits(additional_gids=[2**32]), "device gpu: additionalGids[0]: must be from 0 to 4294967295"),
-        ("gpu", ContainerEdits(hooks=[Hook("poststop", "")]), "device gpu: hooks[0].path: must not be empty"),
+        ("gpu", ContainerEdits(hooks=[OciHook("poststop", "")]), "device gpu: hooks[0].path: must not be empty"),
         (
             "gpu",
-            ContainerEdits(hooks=[Hook("poststop", "/x", "x")]),
+            ContainerEdits(hooks=[OciHook("poststop", "/x", "x")]),
             "device gpu: hooks[0].args: must be a list, is a string",
         ),
         (
@@ -124,7 +124,7 @@ def test_everything_that_is_set_is_written():
             DeviceNode("/dev/b", "/dev/host", "c", 1, 0, 0o660, "rw", 0, 7),
         ],
         mounts=[Mount("/h", "/c"), Mount("tmpfs", "/t", options=(), type="tmpfs")],
-        hooks=[Hook("createContainer", "/bin/x", ["x", "-v"], {"A": "1"}, 5), Hook("poststop", "/bin/y")],
+        hooks=[OciHook("createContainer", "/bin/x", ["x", "-v"], {"A": "1"}, 5), OciHook("poststop", "/bin/y")],
         net_devices=[NetDevice("eth1", "net0")],
         additional_gids=[44],
         intel_rdt=IntelRdt("gold", "L3:0=f", "MB:0=50", ["L2:0=f"], enable_monitoring=True),
@@ -176,7 +176,7 @@ def test_fields_that_are_not_set_are_not_written():
         ContainerEdits(env={"A": ""}),
         ContainerEdits(device_nodes=[DeviceNode("/dev/a")]),
         ContainerEdits(mounts=[Mount("/a", "/b")]),
-        ContainerEdits(hooks=[Hook("poststop", "/x")]),
+        ContainerEdits(hooks=[OciHook("poststop", "/x")]),
         ContainerEdits(net_devices=[NetDevice("a", "b")]),
         ContainerEdits(additional_gids=[0]),
         ContainerEdits(intel_rdt=IntelRdt()),
@@ -188,7 +188,7 @@ def test_edits_with_any_field_are_not_empty(edits):
 
 
 def test_variable_names_that_would_change_are_refused():
-    edits = ContainerEdits(env={"A=B": "1", "C": "="}, hooks=[Hook("poststop", "/x", env={"": "1"})])
+    edits = ContainerEdits(env={"A=B": "1", "C": "="}, hooks=[OciHook("poststop", "/x", env={"": "1"})])
     assert list(env_problems(edits)) == [
         "env: the name of a variable must not be empty or contain '=', is 'A=B'",
         "hooks[0].env: the name of a variable must not be empty or contain '=', is ''",
@@ -206,11 +206,11 @@ def everywhere(text):
     yield "mounts[0].containerPath", ContainerEdits(mounts=[Mount("/a", text)])
     yield "mounts[0].options[1]", ContainerEdits(mounts=[Mount("/a", "/b", options=["ro", text])])
     yield "mounts[0].type", ContainerEdits(mounts=[Mount("/a", "/b", type=text)])
-    yield "hooks[0].hookName", ContainerEdits(hooks=[Hook(text, "/x")])
-    yield "hooks[0].path", ContainerEdits(hooks=[Hook("poststop", text)])
-    yield "hooks[0].args[1]", ContainerEdits(hooks=[Hook("poststop", "/x", ["x", text])])
-    yield "hooks[0].env[0]", ContainerEdits(hooks=[Hook("poststop", "/x", env={"A": text})])
-    yield "hooks[0].env[0]", ContainerEdits(hooks=[Hook("poststop", "/x", env={text: "1"})])
+    yield "hooks[0].hookName", ContainerEdits(hooks=[OciHook(text, "/x")])
+    yield "hooks[0].path", ContainerEdits(hooks=[OciHook("poststop", text)])
+    yield "hooks[0].args[1]", ContainerEdits(hooks=[OciHook("poststop", "/x", ["x", text])])
+    yield "hooks[0].env[0]", ContainerEdits(hooks=[OciHook("poststop", "/x", env={"A": text})])
+    yield "hooks[0].env[0]", ContainerEdits(hooks=[OciHook("poststop", "/x", env={text: "1"})])
     yield "netDevices[0].hostInterfaceName", ContainerEdits(net_devices=[NetDevice(text, "b")])
     yield "netDevices[0].name", ContainerEdits(net_devices=[NetDevice("a", text)])
     for field, name in (("clos_id", "closID"), ("l3_cache_schema", "l3CacheSchema"), ("mem_bw_schema", "memBwSchema")):

@@ -12,7 +12,7 @@ from typing import Final
 
 from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, Kind, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
-from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
+from dra_sdk.hardware import Host, PciDevice, pci_attributes, read_optional, read_pci_devices, read_text
 from dra_sdk.hardware.host_paths import file_below
 from dra_sdk.hardware.vfio import is_vfio_driver
 
@@ -123,7 +123,7 @@ def _addressable_bytes(pci: PciDevice) -> int:
     linux/ioport.h and pci_regs.h; nvpci of go-nvlib for the sum.
     """
     total = 0
-    for number, line in enumerate((optional(read_text, pci.path / "resource") or "").splitlines()):
+    for number, line in enumerate((read_optional(read_text, pci.path / "resource") or "").splitlines()):
         try:
             start, end, flags = (int(part, 16) for part in line.split())
         except ValueError:

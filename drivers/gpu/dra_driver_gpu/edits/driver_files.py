@@ -18,7 +18,7 @@ from typing import Final
 
 from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
 from dra_driver_gpu.nvidia_node import NvidiaNode
-from dra_sdk import ContainerEdits, Hook, Mount
+from dra_sdk import ContainerEdits, Mount, OciHook
 from dra_sdk.hardware.host_paths import PROGRAM_DIRS, file_below, follow
 
 _PROGRAMS: Final = (
@@ -85,13 +85,13 @@ def find_hook(node: NvidiaNode) -> str | None:
     return next((path for path in _HOOK_PATHS if node.local(path).is_file()), None)
 
 
-def link_hook(hook: str, links: Mapping[str, str]) -> list[Hook]:
+def link_hook(hook: str, links: Mapping[str, str]) -> list[OciHook]:
     """The hook that creates links in a container, each path with its target; none if there is no link."""
     arguments = [argument for link, target in links.items() for argument in ("--link", f"{target}::{link}")]
-    return [Hook("createContainer", hook, [_HOOK, "create-symlinks", *arguments])] if arguments else []
+    return [OciHook("createContainer", hook, [_HOOK, "create-symlinks", *arguments])] if arguments else []
 
 
-def _hooks(node: NvidiaNode, hook: str, found: DriverLibraries, version: str) -> Iterator[Hook]:
+def _hooks(node: NvidiaNode, hook: str, found: DriverLibraries, version: str) -> Iterator[OciHook]:
     """The hooks for a container with these libraries.
 
     The program belongs to the node and may be older than this driver. A subcommand that it does not know would keep the
@@ -107,7 +107,7 @@ def _hooks(node: NvidiaNode, hook: str, found: DriverLibraries, version: str) ->
     yield from link_hook(hook, expected_links(found, version))
     for name, *arguments in calls:
         if name in known and (arguments or name not in _OLD_SUBCOMMANDS):
-            yield Hook("createContainer", hook, [_HOOK, name, *arguments])
+            yield OciHook("createContainer", hook, [_HOOK, name, *arguments])
 
 
 def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:

@@ -24,7 +24,7 @@ from dra_driver_gpu.nvml.queries import ask_offered
 from dra_driver_gpu.prepare.gpus import make_whole
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, RetriableError
-from dra_sdk.hardware import PciDevice, optional, pci_driver, read_int, read_pci_devices, read_text, vfio
+from dra_sdk.hardware import PciDevice, pci_driver, read_int, read_optional, read_pci_devices, read_text, vfio
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.pci_driver import wait_until_free
 from dra_sdk.hardware.vfio import Passthrough, VfioDevice
@@ -125,7 +125,7 @@ def _bind(node: NvidiaNode, pci: PciDevice, passthrough: Passthrough) -> None:
 
 def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
     """The device nodes by which processes use a GPU, whichever driver it has."""
-    information = optional(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
+    information = read_optional(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
     lines = (line.partition(":") for line in information.splitlines())
     minors = [value.strip() for name, _, value in lines if name.strip() == "Device Minor"]
     drm = sorted(path.name for path in (pci.path / "drm").glob("*") if path.name.startswith(("card", "renderD")))
@@ -166,12 +166,12 @@ def _lock(node: NvidiaNode, address: str) -> None:
     """Take `unbindLock` if the driver has it: then no new client can open the GPU, and the driver may release it."""
     path = _unbind_lock(node, address)
     if path.exists() and not node.clock.until(lambda: _try_lock(node, path), _LOCK_SECONDS):
-        raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {optional(read_text, path)}")
+        raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {read_optional(read_text, path)}")
 
 
 def _try_lock(node: NvidiaNode, path: Path) -> bool:
     node.write(path, "1\n")
-    return optional(read_int, path) == 1
+    return read_optional(read_int, path) == 1
 
 
 def _unlock(node: NvidiaNode, address: str) -> None:

@@ -17,15 +17,7 @@ from dra_driver_nic.describe.selection import kept, shared
 from dra_driver_nic.network.links import Snapshot
 from dra_driver_nic.network.rdma import INFINIBAND_LAYER
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import (
-    AllocatedDevice,
-    Capacity,
-    CounterConsumption,
-    CounterSet,
-    Device,
-    HeldDevice,
-    ResourcePool,
-)
+from dra_sdk import AllocatedDevice, Capacity, CounterConsumption, CounterSet, Device, HeldDevice, ResourcePool
 from dra_sdk.hardware import PciDevice, pci_attributes
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records

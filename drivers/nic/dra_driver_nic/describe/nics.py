@@ -13,7 +13,15 @@ from typing import Final
 
 from dra_driver_nic.network.links import INFINIBAND, LOOPBACK, Link, Snapshot
 from dra_driver_nic.network.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
-from dra_sdk.hardware import Host, PciDevice, link_name, numbered, optional, read_int, read_pci_devices
+from dra_sdk.hardware import (
+    Host,
+    PciDevice,
+    link_target_name,
+    numbered_paths,
+    read_int,
+    read_optional,
+    read_pci_devices,
+)
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
@@ -106,8 +114,8 @@ def _related(host: Host, places: Collection[str]) -> set[str]:
     addresses = {place for place in places if ":" in place}  # no name of an interface has one
     for address in tuple(addresses):
         path = host.sys / "bus/pci/devices" / address
-        links = [path / "physfn", *numbered(path, "virtfn").values()]
-        addresses |= {name for link in links if (name := link_name(link)) is not None}
+        links = [path / "physfn", *numbered_paths(path, "virtfn").values()]
+        addresses |= {name for link in links if (name := link_target_name(link)) is not None}
     return addresses
 
 
@@ -178,7 +186,7 @@ class _Reader:
             addresses=tuple(address.address for address in addresses if not address.scope),
             pci=pci,
             pf=pf,
-            port=(optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
+            port=(read_optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
             speed=pf.speed if speed is None and pf is not None else speed,
             rdma=tuple(self._rdma_of(link, pci)),
             eswitch_mode=self._eswitch_mode(pci),

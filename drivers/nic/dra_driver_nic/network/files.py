@@ -21,7 +21,7 @@ from dra_driver_nic.network.links import (
     Snapshot,
 )
 from dra_driver_nic.network.rdma import pci_address_of, text_or_empty
-from dra_sdk.hardware import Host, optional, read_int
+from dra_sdk.hardware import Host, read_int, read_optional
 
 T = TypeVar("T")
 _IFF_UP: Final = 1
@@ -107,14 +107,14 @@ def _link(path: Path) -> Link:
     lines = (line.partition("=") for line in text_or_empty(path / "uevent").splitlines())
     kind = {name: value for name, _, value in lines}.get("DEVTYPE", path.name.rstrip("0123456789"))
     return Link(
-        index=optional(read_int, path / "ifindex") or 0,
+        index=read_optional(read_int, path / "ifindex") or 0,
         name=path.name,
         kind="" if pci_address_of(path) or (path / "device").exists() else kind,
         mac=text_or_empty(path / "address"),
-        mtu=optional(read_int, path / "mtu") or 0,
+        mtu=read_optional(read_int, path / "mtu") or 0,
         up=bool(int(text_or_empty(path / "flags") or "0", 16) & _IFF_UP),
         state=text_or_empty(path / "operstate") or "unknown",
         carrier=text_or_empty(path / "carrier") == "1",
-        arp_type=optional(read_int, path / "type") or 1,
+        arp_type=read_optional(read_int, path / "type") or 1,
         alias=text_or_empty(path / "ifalias"),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, numbered, optional, parse_pci_address, read_text
+from dra_sdk.hardware import Host, numbered_paths, parse_pci_address, read_optional, read_text
 
 CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
 INFINIBAND_LAYER: Final = "InfiniBand"
@@ -139,26 +139,26 @@ def text_or_empty(path: Path) -> str:
 
 
 def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
-    pci, parent = pci_address_of(path / "device"), optional(read_text, path / "parent") or ""
+    pci, parent = pci_address_of(path / "device"), read_optional(read_text, path / "parent") or ""
     addresses = 0 if parent else _ALL_ADDRESSES if pci else 1
     return RdmaDevice(
         name=path.name,
         pci=pci,
-        node_guid=_guid(optional(read_text, path / "node_guid") or ""),
-        firmware=optional(read_text, path / "fw_ver") or "",
+        node_guid=_guid(read_optional(read_text, path / "node_guid") or ""),
+        firmware=read_optional(read_text, path / "fw_ver") or "",
         parent=parent,
-        ports=tuple(_read_port(port, number, addresses) for number, port in numbered(path / "ports", "").items()),
+        ports=tuple(_read_port(port, number, addresses) for number, port in numbered_paths(path / "ports", "").items()),
         nodes=nodes,
     )
 
 
 def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
     """Read a port. Its interfaces are those of its first `addresses`: `rdma_rxe` has 1024 places, a file for each."""
-    rate = _RATE.match(optional(read_text, path / "rate") or "")
-    places = sorted(numbered(path / "gid_attrs/ndevs", "").items())[:addresses] if addresses else []
+    rate = _RATE.match(read_optional(read_text, path / "rate") or "")
+    places = sorted(numbered_paths(path / "gid_attrs/ndevs", "").items())[:addresses] if addresses else []
     interfaces = {text_or_empty(place) for _, place in places}
-    keys = {int(read_text(key), 16) for key in numbered(path / "pkeys", "").values()}
-    layer = optional(read_text, path / "link_layer") or ""
+    keys = {int(read_text(key), 16) for key in numbered_paths(path / "pkeys", "").values()}
+    layer = read_optional(read_text, path / "link_layer") or ""
     first = text_or_empty(path / "gids/0") if layer == INFINIBAND_LAYER else ""
     return RdmaPort(
         number=number,
@@ -166,7 +166,7 @@ def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
         physical_state=_word(path / "phys_state"),
         link_layer=layer,
         gigabits=float(rate[1]) if rate else None,
-        lid=int(optional(read_text, path / "lid") or "0", 16),
+        lid=int(read_optional(read_text, path / "lid") or "0", 16),
         interfaces=frozenset(interfaces - {""}),
         pkeys=tuple(sorted(keys - {0}, reverse=True)),
         guid=_guid(":".join(first.split(":")[_GUID_GROUPS:])),  # the second half of its first address
@@ -179,7 +179,7 @@ def _guid(text: str) -> str:
 
 
 def _word(path: Path) -> str:
-    match = _VALUE.match(optional(read_text, path) or "")
+    match = _VALUE.match(read_optional(read_text, path) or "")
     return match[1] if match else ""
 
 
@@ -187,6 +187,6 @@ def _nodes(host: Host) -> Iterator[tuple[str, str]]:
     """Yield the RDMA device and the path of each device node."""
     for directory in ("infiniband_verbs", "infiniband_mad"):
         for path in sorted((host.sys / "class" / directory).glob("*")):
-            device = optional(read_text, path / "ibdev")
+            device = read_optional(read_text, path / "ibdev")
             if device:
                 yield device, f"/dev/infiniband/{path.name}"

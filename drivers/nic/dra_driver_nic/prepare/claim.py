@@ -24,15 +24,7 @@ from dra_driver_nic.prepare.plan import Allocated, check_interface, plan_attachm
 from dra_driver_nic.prepare.rdma_links import LINKS, RdmaLink, links_on, one_at_a_time, restore_links
 from dra_driver_nic.prepare.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves, return_interface
 from dra_driver_nic.prepare.virtual_functions import VfStep
-from dra_sdk import (
-    Claim,
-    ContainerEdits,
-    DeviceNode,
-    HeldClaim,
-    PermanentError,
-    PreparedDevice,
-    RetriableError,
-)
+from dra_sdk import Claim, ContainerEdits, DeviceNode, HeldClaim, PermanentError, PreparedDevice, RetriableError
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 

@@ -22,7 +22,8 @@ from dra_driver_nic.prepare.cni import Call, Chain, CniError
 from dra_driver_nic.prepare.leases import with_lease
 from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.prepare.shares import make_shares, remove_share
-from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
+from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, RetriableError
+from dra_sdk.nri import PodSandbox
 
 log = logging.getLogger(__name__)
 ATTACHMENT = "attachment"

@@ -13,7 +13,7 @@ from dra_driver_nic.config import (
     RuleConfig,
 )
 from dra_driver_nic.driver import NicDriver
-from dra_sdk import PodSandbox
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing import DriverHarness
 
 EVERY_FIELD: Final = NicConfig(

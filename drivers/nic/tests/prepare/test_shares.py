@@ -26,7 +26,8 @@ from dra_driver_nic.testing import (
     wait_for_state,
 )
 
-from dra_sdk import PermanentError, PodSandbox, RetriableError
+from dra_sdk import PermanentError, RetriableError
+from dra_sdk.nri import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from dra_sdk.testing.waiting import wait
 
