@@ -26,10 +26,13 @@ FULL ?=
 faults: export DRA_SDK_FULL ?= $(FULL)
 faults: export DRA_SDK_TURN ?= $(shell expr $$(date +%s) / 86400)
 
-# Where these tests make their files: in memory if there are 4 GB for them, since there are 200 000; else where pytest does.
+# Where these tests make their files: in memory if there are 4 GB for them, since there are hundreds of thousands; else where pytest does.
 unit test-drivers faults: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -k --output=fstype,avail /dev/shm 2>/dev/null | \
   awk '$$1 == "tmpfs" && $$2 > 4000000 {print "/dev/shm"}')
 unit test-drivers faults: export TMPDIR ?= $(PYTEST_DEBUG_TEMPROOT)
+
+# They keep the bytecode of what they import, also where the environment says otherwise, since they start 300 processes.
+unit test-drivers faults: export PYTHONDONTWRITEBYTECODE :=
 
 # Drivers as pods of the image, which is built for them.
 IMAGE := tests/cluster/test_image

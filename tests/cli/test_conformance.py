@@ -51,11 +51,11 @@ def test_the_nri_plugin_of_a_driver_is_checked_with_a_flag(tmp_path: Path, capsy
     online = tmp_path / "sys/devices/system/cpu/online"
     online.parent.mkdir(parents=True)
     online.write_text("0-7")
-    flags = ["--command", f"{COMMAND} nri", "--level", "NRI-002,CTR-001", "--host-root", str(tmp_path)]
+    flags = ["--command", f"{COMMAND} nri", "--level", "NRI-002,NRI-009,CTR-001,CTR-008", "--host-root", str(tmp_path)]
     assert main(["conformance", *flags]) == 2
     assert "the driver counts as an NRI plugin only with --nri" in capsys.readouterr().out
     assert main(["conformance", "--nri", *flags]) == 0
-    assert capsys.readouterr().out.endswith("must 2/2, should 0/0: the driver conforms\n")
+    assert capsys.readouterr().out.endswith("must 4/4, should 0/0: the driver conforms\n")
 
 
 @pytest.mark.parametrize("flags", [[], ["--nri"]])
