@@ -42,6 +42,11 @@ def test_the_table_has_a_row_for_each_device(run):
     ]
 
 
+def test_a_claim_that_requests_nothing_has_no_device(run):
+    result = run(SLICE + "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: a}\nspec: {}\n")
+    assert result.cells == [["(no pod)", "node-a", "a", "-", "-"]]
+
+
 def test_a_pod_that_is_not_placed_has_a_reason_and_status_1(run):
     result = run(SLICE + "".join(claim_text(name) + pod_text(name) for name in "abc"))
     assert result.status == 1
