@@ -11,7 +11,7 @@ NodePrepareResources            the kubelet's call; joined to the caller's trace
 
 It is silent, and imports nothing of OpenTelemetry, unless one of the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and
 OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, or OTEL_TRACES_EXPORTER is `console`; then it needs the packages of the extra
-`tracing`. Spans are sent in the background, and are dropped if nobody takes them: tracing never fails a call.
+`tracing`. Spans are sent in the background, and are dropped if no collector takes them: tracing never fails a call.
 
 Sources: OpenTelemetry specification, environment variables; W3C Trace Context. The kubelet of Kubernetes 1.36 and 1.37
 sends no `traceparent` to DRA drivers (pkg/kubelet/cm/dra/plugin: its connection has no tracing interceptor), so there
@@ -75,12 +75,12 @@ class Tracing:
             from opentelemetry.trace import get_current_span  # noqa: PLC0415 (only with tracing)
 
             span, users = get_current_span(), (claim.raw.get("status") or {}).get("reservedFor") or ()
-            span.set_attribute("dra.devices", [f"{each.pool}/{each.name}" for each in claim.devices])
-            span.set_attribute("dra.pods", [str(each.get("name", "")) for each in users])
+            span.set_attribute("dra.devices", [f"{device.pool}/{device.name}" for device in claim.devices])
+            span.set_attribute("dra.pods", [str(user.get("name", "")) for user in users])
         return (yield)
 
     def dra_step(self, step: Step) -> AbstractContextManager[object] | None:
-        """A span for the step, current in its thread, so that inner steps are its children."""
+        """Begin a span for the step, current in its thread, so that inner steps are its children."""
         if self._tracer is None:
             return None
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 (only with tracing)
@@ -117,18 +117,18 @@ class Tracing:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces that this module can send; a warning if it asks for others."""
+    """Return whether the environment asks for traces that this module can send. Warn if it asks for others."""
     if environment.get(DISABLED, "").lower() == "true":
         return False
     exporter = environment.get(EXPORTERS, "")
     if exporter in {"none", "console"}:
         return exporter == "console"
-    if not any(environment.get(each) for each in ENDPOINTS):
+    if not any(environment.get(name) for name in ENDPOINTS):
         return False
     if exporter not in {"", "otlp"}:
         log.warning("no traces: %s=%s; the driver knows otlp, console and none", EXPORTERS, exporter)
         return False
-    protocol = next((found for each in PROTOCOLS if (found := environment.get(each))), "grpc")
+    protocol = next(filter(None, map(environment.get, PROTOCOLS)), "grpc")
     if protocol != "grpc":
         log.warning(
             "no traces: the driver sends OTLP over gRPC (port 4317), but %s asks for %s", PROTOCOLS[1], protocol
@@ -143,5 +143,5 @@ def _exporter(environment: Mapping[str, str]) -> SpanExporter:
         return ConsoleSpanExporter()
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 (imports gRPC)
 
-    timed = any(environment.get(each) for each in TIMEOUTS)
+    timed = any(environment.get(name) for name in TIMEOUTS)
     return OTLPSpanExporter() if timed else OTLPSpanExporter(timeout=STOP_SECONDS)

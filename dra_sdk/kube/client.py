@@ -87,12 +87,12 @@ class KubeClient:
     def list(self, path: str, params: Params | None = None) -> JSON:
         """Read a whole collection, page by page; GoneError if it changed too much in between (then list again)."""
         query = {"limit": _PAGE, **(params or {})}
-        found = self._json("list", "GET", path, query)
-        items = found.get("items") or []
-        while token := found.get("metadata", {}).get("continue"):
-            found = self._json("list", "GET", path, {**query, "continue": token})
-            items += found.get("items") or []
-        return {**found, "items": items}
+        page = self._json("list", "GET", path, query)
+        items = page.get("items") or []
+        while token := page.get("metadata", {}).get("continue"):
+            page = self._json("list", "GET", path, {**query, "continue": token})
+            items += page.get("items") or []
+        return {**page, "items": items}
 
     def create(self, path: str, body: JSON) -> JSON:
         """Create an object in the collection `path`; returns it as stored."""

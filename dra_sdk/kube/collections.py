@@ -61,9 +61,9 @@ class Collections:
             thread.start()
 
     def items(self, path: str) -> list[JSON]:
-        """The objects of a collection, in the order of their names."""
+        """Return the objects of a collection, in the order of their names."""
         with self._changed:
-            return [each for _, each in sorted(self._collections[path].objects.items())]
+            return [item for _, item in sorted(self._collections[path].objects.items())]
 
     def wait(self, timeout: float | None, *, calm: float, at_most: float) -> bool:
         """Wait until something changes, then until nothing has for `calm` seconds, `at_most` seconds in all.
@@ -87,7 +87,7 @@ class Collections:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            streams = [each.stream for each in self._collections.values() if each.stream]
+            streams = [collection.stream for collection in self._collections.values() if collection.stream]
         for stream in streams:
             stream.close()
         for thread in self._threads:
@@ -121,22 +121,22 @@ class Collections:
             self._changed.notify_all()
 
     def _rest(self, seconds: float) -> None:
-        """A pause between two watches, which `close` ends."""
+        """Pause between two watches, until `close` at most."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed, seconds)
 
     def _list(self, path: str) -> None:
-        found = self._api.list(path)
-        objects = {_key(each): _without_managed_fields(each) for each in found["items"]}
+        listed = self._api.list(path)
+        objects = {_key(item): _without_managed_fields(item) for item in listed["items"]}
         with self._changed:
             collection = self._collections[path]
-            before = {key: _content(each) for key, each in collection.objects.items()}
-            collection.objects, collection.version = objects, str(found["metadata"]["resourceVersion"])
-            if before != {key: _content(each) for key, each in objects.items()}:
+            before = {key: _content(item) for key, item in collection.objects.items()}
+            collection.objects, collection.version = objects, str(listed["metadata"]["resourceVersion"])
+            if before != {key: _content(item) for key, item in objects.items()}:
                 self._tell()
 
     def _watch(self, path: str) -> bool:
-        """Follow one watch until it ends; whether there was an event, also a bookmark."""
+        """Follow one watch until it ends. Return whether there was an event, also a bookmark."""
         collection = self._collections[path]
         stream = self._api.watch(path, resource_version=collection.version)
         with self._changed:
@@ -176,16 +176,20 @@ def _key(item: JSON) -> Key:
 
 
 def _without_managed_fields(item: JSON) -> JSON:
-    """The object, changed: who owns which field is most of many objects, and nobody here asks for it."""
+    """Remove who owns which field, which is most of many objects and not used here, and return the object."""
     item["metadata"].pop(_FIELDS, None)
     return item
 
 
 def _content(item: JSON) -> JSON:
-    """The object without what changes although nothing happens."""
-    found: JSON = {**item, "metadata": {name: each for name, each in item["metadata"].items() if name != _VERSION}}
+    """Return the object without what changes although nothing happens."""
+    metadata = {name: value for name, value in item["metadata"].items() if name != _VERSION}
+    content: JSON = {**item, "metadata": metadata}
     status: Any = item.get("status")
     if isinstance(status, dict) and isinstance(status.get("conditions"), list):
-        conditions = [{name: each[name] for name in each if name != _HEARTBEAT} for each in status["conditions"]]
-        found["status"] = {**status, "conditions": conditions}
-    return found
+        conditions = [
+            {name: value for name, value in condition.items() if name != _HEARTBEAT}
+            for condition in status["conditions"]
+        ]
+        content["status"] = {**status, "conditions": conditions}
+    return content

@@ -106,7 +106,7 @@ class HttpRequest:
     body: bytes | None = None
 
     def encode(self, address: str) -> bytes:
-        """The bytes on the wire. HttpError if a field contains a line break."""
+        """Return the bytes on the wire. HttpError if a field contains a line break."""
         lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {address}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         if self.body is not None:
@@ -138,21 +138,21 @@ class HttpResponse:
         self._interrupted = Event()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser for each header field, and for each trailer field, which is ignored."""
+        """Take a header field from the parser, or a trailer field, which is ignored."""
         if not self._has_head:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Called by the parser after the header fields."""
+        """Take the end of the header fields from the parser."""
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= _FINAL
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser for each piece of the body."""
+        """Take a piece of the body from the parser."""
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser at the end of the answer."""
+        """Take the end of the answer from the parser."""
         if self._has_head:
             self._is_whole = True
             self.is_reusable = self._parser.should_keep_alive()  # the parser knows it only here
@@ -167,13 +167,13 @@ class HttpResponse:
             self._feed(self._receive(deadline))
 
     def read(self, deadline: float) -> bytes:
-        """The whole body, by a time of `time.monotonic`. Raises HttpError."""
+        """Return the whole body, by a time of `time.monotonic`. Raises HttpError."""
         while not self._is_whole:
             self._feed(self._receive(deadline))
         return b"".join(self._pieces)
 
     def pieces(self, timeout: float) -> Iterator[bytes]:
-        """The body as it arrives; each piece may take `timeout` seconds. Raises HttpError. `interrupt` ends it."""
+        """Yield the body as it arrives, until `interrupt`; a piece may take `timeout` seconds. Raises HttpError."""
         while True:
             pieces, self._pieces, self._size = self._pieces, [], 0
             yield from pieces
@@ -197,7 +197,7 @@ class HttpResponse:
         self._socket.close()
 
     def _receive(self, deadline: float, before: type[HttpError] | None = None) -> bytes:
-        """The next bytes; empty at the end of a body that ends with its connection."""
+        """Return the next bytes; empty at the end of a body that ends with its connection."""
         dead = before or HttpError
         try:
             self._socket.settimeout(max(_SHORTEST, deadline - monotonic()))
@@ -241,7 +241,7 @@ class ConnectionPool:
         self._closed = False
 
     def request(self, request: HttpRequest, deadline: float, limit: int) -> tuple[HttpResponse, bytes]:
-        """The answer and its whole body, of at most `limit` bytes, by `deadline` (of `time.monotonic`).
+        """Return the answer and its whole body, of at most `limit` bytes, by `deadline` (of `time.monotonic`).
 
         A GET is sent again over a new connection if a kept one is dead. Raises HttpError.
         """
@@ -262,7 +262,7 @@ class ConnectionPool:
         return self._exchange(self._connect(deadline), request, deadline, limit)
 
     def stream(self, request: HttpRequest, deadline: float, limit: int) -> HttpResponse:
-        """The answer with only its header fields read; the caller closes its connection. Raises HttpError."""
+        """Return the answer with only its header fields read; the caller closes its connection. Raises HttpError."""
         sock = self._connect(deadline)
         try:
             return self._send(sock, request, deadline, limit)
@@ -313,7 +313,7 @@ class ConnectionPool:
             raise HttpError(_reason(error)) from error
 
     def _take_idle(self) -> socket.socket | None:
-        """A live idle connection. One that is readable was closed by the server."""
+        """Return a live idle connection, None without any. One that is readable was closed by the server."""
         while (sock := self._pop()) is not None and _is_readable(sock):
             sock.close()
         return sock
@@ -326,21 +326,21 @@ class ConnectionPool:
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Whether a read would return at once: there is data, or the end."""
+    """Return whether a read would return at once: there is data, or the end."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _timed_out(error: OSError, message: str, dead: type[HttpError]) -> HttpError:
-    """TimedOutError for our own deadline; `dead` for others, such as the kernel's ETIMEDOUT, which has an errno."""
+    """Return TimedOutError for our own deadline, `dead` for others, such as the kernel's ETIMEDOUT with an errno."""
     if isinstance(error, TimeoutError) and error.errno is None:
         return TimedOutError(message)
     return dead(_reason(error))
 
 
 def _reason(error: Exception) -> str:
-    """Why a connection failed: `Connection refused`, `timed out`, or the problem of a certificate."""
+    """Return why a connection failed: `Connection refused`, `timed out`, or the problem of a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -35,7 +35,7 @@ class InClusterSession:
         self._known = monotonic() + TOKEN_SECONDS, _bearer(self._file)
 
     def authorization(self) -> str:
-        """The Authorization header. A file that cannot be read any more leaves the last token: the server decides."""
+        """Return the Authorization header. While its file cannot be read, the last token stays."""
         until, known = self._known
         if monotonic() >= until:
             try:

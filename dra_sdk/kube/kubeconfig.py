@@ -44,20 +44,20 @@ class KubeconfigSession:
         self._known: tuple[float, str | None] = (0.0, None)
 
     def authorization(self) -> str | None:
-        """The Authorization header, None without a token. Renews an expired token; SettingsError if that fails.
+        """Return the Authorization header, None without a token. Renews an expired token; SettingsError if that fails.
 
         The client is asked at most once in TOKEN_SECONDS: it renews a token minutes before it expires.
         """
         until, known = self._known
         if monotonic() < until:
             return known
-        found = (
+        value = (
             _in_time(self._token, f"{self._source}: the exec plugin or OIDC provider")
             if self._may_hang
             else self._token()
         )
-        self._known = monotonic() + TOKEN_SECONDS, found
-        return found
+        self._known = monotonic() + TOKEN_SECONDS, value
+        return value
 
     def _token(self) -> str | None:
         try:
@@ -78,7 +78,7 @@ def log_in(source: Source) -> KubeconfigSession:
 
 
 def namespace_of(source: Source) -> str:
-    """The namespace of the context; empty if it names none. SettingsError for files that are no kubeconfig."""
+    """Return the namespace of the context; empty if it names none. SettingsError for files that are no kubeconfig."""
     try:
         contexts, current = config.list_kube_config_contexts(source.merged)  # type: ignore[no-untyped-call]
         named = {str(context["name"]): context["context"] or {} for context in contexts}
@@ -112,7 +112,7 @@ def _configuration(source: Source) -> Configuration:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[str]]:
-    """Collects errors that the client logs to the root logger but does not raise, such as that of an exec plugin."""
+    """Collect errors that the client logs to the root logger but does not raise, such as that of an exec plugin."""
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

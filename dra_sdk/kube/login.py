@@ -53,11 +53,11 @@ class Session(Protocol):
     server: Server
 
     def authorization(self) -> str | None:
-        """The Authorization header, None without a token. Renews an expired token; SettingsError if that fails."""
+        """Return the Authorization header, None without a token. SettingsError if it cannot be renewed."""
 
 
 def find_source(kubeconfig: Path | None, context: str = "") -> Source:
-    """The first that exists of: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`. SettingsError without any.
+    """Return the first that exists of the argument, `$KUBECONFIG`, the pod, `~/.kube/config`; else SettingsError.
 
     A context is one of a kubeconfig file, so with it the pod's service account does not count.
     """
@@ -91,7 +91,7 @@ def log_in(source: Source) -> Session:
 
 
 def namespace_of(source: Source) -> str:
-    """The namespace of the context, or of the pod; `default` if it names none. Sends no request.
+    """Return the namespace of the context, or of the pod; `default` if it names none. Sends no request.
 
     SettingsError for files that are no kubeconfig. Source: the namespace that kubectl uses without `-n`.
     """

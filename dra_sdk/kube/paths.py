@@ -19,99 +19,99 @@ _SHORT: Final = {".": "%2E", "..": "%2E%2E"}
 
 
 def segment(name: str) -> str:
-    """One quoted path segment; ValueError for an empty name, which would address the whole collection."""
+    """Return one quoted path segment; ValueError for an empty name, which would address the whole collection."""
     if not name:
         raise ValueError("an API object needs a name, got an empty string")
     return name if _PLAIN.fullmatch(name) else _SHORT.get(name) or quote(name, safe="")
 
 
 def resource_slices() -> str:
-    """The collection of ResourceSlices (cluster-scoped)."""
+    """Return the collection of ResourceSlices (cluster-scoped)."""
     return f"{_RESOURCE}/resourceslices"
 
 
 def resource_slice(name: str) -> str:
-    """One ResourceSlice."""
+    """Return the path of one ResourceSlice."""
     return f"{resource_slices()}/{segment(name)}"
 
 
 def resource_claims(namespace: str | None = None) -> str:
-    """The collection of ResourceClaims, of one namespace or of all."""
+    """Return the collection of ResourceClaims, of one namespace or of all."""
     return f"{_RESOURCE}/resourceclaims" if namespace is None else f"{_namespaced(namespace)}/resourceclaims"
 
 
 def resource_claim(namespace: str, name: str) -> str:
-    """One ResourceClaim."""
+    """Return the path of one ResourceClaim."""
     return f"{resource_claims(namespace)}/{segment(name)}"
 
 
 def resource_claim_status(namespace: str, name: str) -> str:
-    """The status subresource of one ResourceClaim."""
+    """Return the status subresource of one ResourceClaim."""
     return f"{resource_claim(namespace, name)}/status"
 
 
 def resource_claim_templates(namespace: str | None = None) -> str:
-    """The collection of ResourceClaimTemplates, of one namespace or of all."""
+    """Return the collection of ResourceClaimTemplates, of one namespace or of all."""
     return f"{_RESOURCE if namespace is None else _namespaced(namespace)}/resourceclaimtemplates"
 
 
 def device_taint_rules(api_version: str) -> str:
-    """The collection of DeviceTaintRules (cluster-scoped) in `api_version`: most servers have v1beta2, not v1."""
+    """Return the collection of DeviceTaintRules (cluster-scoped); most servers have v1beta2, not v1."""
     return f"/apis/{api_version}/devicetaintrules"
 
 
 def device_classes() -> str:
-    """The collection of DeviceClasses (cluster-scoped)."""
+    """Return the collection of DeviceClasses (cluster-scoped)."""
     return f"{_RESOURCE}/deviceclasses"
 
 
 def device_class(name: str) -> str:
-    """One DeviceClass."""
+    """Return the path of one DeviceClass."""
     return f"{device_classes()}/{segment(name)}"
 
 
 def nodes() -> str:
-    """The collection of Nodes."""
+    """Return the collection of Nodes."""
     return "/api/v1/nodes"
 
 
 def node(name: str) -> str:
-    """One Node."""
+    """Return the path of one Node."""
     return f"{nodes()}/{segment(name)}"
 
 
 def pods(namespace: str | None = None) -> str:
-    """The collection of Pods, of one namespace or of all."""
+    """Return the collection of Pods, of one namespace or of all."""
     return "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{segment(namespace)}/pods"
 
 
 def pod(namespace: str, name: str) -> str:
-    """One Pod."""
+    """Return the path of one Pod."""
     return f"{pods(namespace)}/{segment(name)}"
 
 
 def priority_classes() -> str:
-    """The collection of PriorityClasses (cluster-scoped)."""
+    """Return the collection of PriorityClasses (cluster-scoped)."""
     return "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def pod_disruption_budgets() -> str:
-    """The collection of PodDisruptionBudgets of all namespaces."""
+    """Return the collection of PodDisruptionBudgets of all namespaces."""
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
 def events(namespace: str) -> str:
-    """The collection of Events of one namespace (events.k8s.io/v1)."""
+    """Return the collection of Events of one namespace (events.k8s.io/v1)."""
     return f"/apis/{EVENTS_VERSION}/namespaces/{segment(namespace)}/events"
 
 
 def event(namespace: str, name: str) -> str:
-    """One Event."""
+    """Return the path of one Event."""
     return f"{events(namespace)}/{segment(name)}"
 
 
 def describe(path: str) -> str:
-    """The object of a path, for messages: `resourceclaims team-a/train`, `nodes worker-1`."""
+    """Return the object of a path, for messages: `resourceclaims team-a/train`, `nodes worker-1`."""
     parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")]
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 (namespaces/NAME/kind)

@@ -14,13 +14,13 @@ PORTS: Final = {"http": 80, "https": 443}
 
 
 def environment_proxy(url: str) -> tuple[str, int] | None:
-    """As `http_proxy`, by the variables `https_proxy` and `no_proxy`; those in capitals count if these are not set."""
+    """Return `http_proxy` by the variables `https_proxy` and `no_proxy`, or those in capitals if these are not set."""
     given = [os.environ.get(name) or os.environ.get(name.upper(), "") for name in ("https_proxy", "no_proxy")]
     return http_proxy(url, *given)
 
 
 def http_proxy(url: str, proxy: str, no_proxy: str) -> tuple[str, int] | None:
-    """Host and port of the proxy for the server with this URL; None for a direct connection.
+    """Return host and port of the proxy for the server with this URL; None for a direct connection.
 
     `no_proxy` has names, which stand for all below them too, addresses, networks and `*`, separated by commas. Raises
     SettingsError for a proxy that is no http:// URL. Source: golang.org/x/net/http/httpproxy, which kubectl uses.
@@ -28,14 +28,14 @@ def http_proxy(url: str, proxy: str, no_proxy: str) -> tuple[str, int] | None:
     server, rules = urlsplit(url.lower()), no_proxy.lower().split(",")
     if not proxy or any(_has(rule.strip(), server.hostname or "", server.netloc) for rule in rules):
         return None
-    found = host_and_port(proxy, ("http",))
-    if found is None:
+    place = host_and_port(proxy, ("http",))
+    if place is None:
         raise SettingsError(f"proxy {proxy!r} is not an http:// URL")
-    return found
+    return place
 
 
 def host_and_port(url: str, schemes: Sequence[str] = tuple(PORTS)) -> tuple[str, int] | None:
-    """Host and port of a URL with one of these schemes; None for other texts."""
+    """Return host and port of a URL with one of these schemes; None for other texts."""
     try:
         parts = urlsplit(url)
         port = parts.port or PORTS.get(parts.scheme)

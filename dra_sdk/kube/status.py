@@ -24,7 +24,7 @@ _LONGEST_WAIT: Final = 86400.0  # seconds; a longer Retry-After is cut to this
 
 
 def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], hint: str = "") -> ApiError:
-    """The error for an answer with an error status; `action` is verb and object, `hint` is appended for 401 and 403."""
+    """Return the error of an answer with an error status; `action` is verb and object, `hint` is for 401 and 403."""
     said = _json(body)
     if said is None:
         text = body[:_BODY_LIMIT].decode("utf-8", "replace").strip()
@@ -33,7 +33,7 @@ def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], 
 
 
 def error_of_event(action: str, status: Any) -> ApiError:
-    """The error for an ERROR event of a watch, whose object is a meta/v1 Status."""
+    """Return the error for an ERROR event of a watch, whose object is a meta/v1 Status."""
     said = status if isinstance(status, Mapping) else {"message": f"{status!r:.80}"}
     code = said.get("code")
     return _error(action, code if isinstance(code, int) else 0, said)
@@ -72,7 +72,7 @@ def _phrase(status: int) -> str:
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds; both forms of RFC 9110 (a number, or a date relative to the answer's own Date)."""
+    """Return Retry-After (RFC 9110) in seconds: it is a number, or a date relative to the answer's own Date."""
     value = headers.get("retry-after")
     if value is None:
         return None

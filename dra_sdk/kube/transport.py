@@ -25,7 +25,7 @@ _OBJECT: Final = 8 << 20  # bytes; etcd takes 1.5 MiB
 _LIST: Final = 256 << 20  # bytes of one page
 
 Observe = Callable[[str, int], None]
-"""Is told of every request: its method, and the status of the answer or 0 if there was none."""
+"""Called for every request with its method, and the status of the answer or 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +180,14 @@ class Transport:
 
     def _decoded(self, request: Request, body: bytes) -> JSON:
         try:
-            found: Any = json.loads(body.decode())  # with bytes, it would try UTF-16 first
+            answer: Any = json.loads(body.decode())  # with bytes, it would try UTF-16 first
         except RecursionError as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is nested too deeply") from error
         except ValueError as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is not JSON: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             raise UnreachableError(f"{request.action}: the answer of {self.server} is not a JSON object")
-        return found
+        return answer
 
     def _connect(self) -> _Connected:
         session = self._log_in()

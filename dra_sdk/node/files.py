@@ -81,16 +81,16 @@ class Files:
     def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
         """Remove `path` and its temporary file if they exist, durably. A call that failed half-way may be repeated."""
         target = os.fspath(path)
-        for each in (target, *_temporaries(target)):
-            if os.path.lexists(each):  # on a read-only file system, unlink fails even if there is no file
+        for name in (target, *_temporaries(target)):
+            if os.path.lexists(name):  # on a read-only file system, unlink fails even if there is no file
                 self._step("unlink", target)
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(each)  # noqa: PTH108
+                    os.unlink(name)  # noqa: PTH108
         if survive_power_loss and os.path.isdir(_folder(target)):  # noqa: PTH112
             self._sync_directory(target)
 
     def rename(self, path: Path, name: str) -> Path:
-        """Give `path`, a file of any kind, another name in its directory, durably; the new path."""
+        """Give `path`, a file of any kind, another name in its directory, durably. Return the new path."""
         self._step("rename", str(path))
         new = path.rename(path.with_name(name))
         self._sync_directory(str(path))
@@ -108,9 +108,9 @@ class Files:
 
     def discard_temporary(self, path: str | Path) -> None:
         """Remove the temporary file that a killed process left beside `path`."""
-        for each in _temporaries(os.fspath(path)):
+        for name in _temporaries(os.fspath(path)):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(each)  # noqa: PTH108
+                os.unlink(name)  # noqa: PTH108
 
     def _fill(self, handle: int, target: str, content: bytes, mode: int, *, whole: bool) -> None:
         self._step("write", target)
@@ -133,7 +133,7 @@ class Files:
 
 @lru_cache(maxsize=1024)
 def safe_id(uid: str) -> str:
-    """A claim UID for file names and CDI device names: the UID itself, or its hash if it has special characters."""
+    """Return a claim UID for names of files and CDI devices: itself, or its hash if it has special characters."""
     return uid if _PLAIN_ID.fullmatch(uid) and uid[-1].isalnum() else hashlib.sha256(uid.encode()).hexdigest()
 
 
@@ -143,14 +143,14 @@ def claim_lock(uid: str) -> str:
 
 
 def targets(directory: Path, suffix: str) -> Iterator[str]:
-    """The names of files in `directory` that end with `suffix`, also those of which only the temporary file exists."""
+    """Yield the names of files in `directory` that end with `suffix`, also if only the temporary file exists."""
     with os.scandir(directory) as entries:
         names = {entry.name.removeprefix(PREFIX).removesuffix(END) for entry in entries}
     yield from sorted(name for name in names if name.endswith(suffix))
 
 
 def read(path: str | Path) -> bytes:
-    """The content of a regular file. OSError for a symbolic link, a pipe and everything else."""
+    """Return the content of a regular file. OSError for a symbolic link, a pipe and everything else."""
     handle = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -173,7 +173,7 @@ def sync_directory(directory: str | Path) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Why a call failed; for a refusal, which user this is, unless it is root."""
+    """Return why a call failed; for a refusal, which user this is, unless it is root."""
     text, user = error.strerror or str(error), os.geteuid()
     if error.errno in {errno.EACCES, errno.EPERM} and user != 0:
         return f"{text}: a driver runs as root, and this is user {user}"
@@ -186,24 +186,24 @@ def private_directory(path: Path, mode: int) -> None:
     SettingsError if it cannot be made, is a symbolic link, or has another owner or a mode that lets others write.
     """
     try:
-        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+        for missing in reversed([place for place in (path, *path.parents) if not place.exists()]):
             with contextlib.suppress(FileExistsError):  # another process of a rolling update made it first
                 missing.mkdir(mode)
                 missing.chmod(mode)  # the umask does not apply
-        found = path.lstat()
+        status = path.lstat()
     except OSError as error:
         raise SettingsError(f"cannot make directory {path}: {reason(error)}") from error
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise SettingsError(f"{path} is not a directory but a link or a file; remove it")
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE:
         raise SettingsError(
-            f"directory {path} has owner {found.st_uid} and mode {stat.S_IMODE(found.st_mode):04o}; user "
+            f"directory {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o}; user "
             f"{os.geteuid()} must own it and nobody else may write it, because the driver trusts its files"
         )
 
 
 def _temporaries(target: str) -> tuple[str, str]:
-    """The temporary file of a target, and the name that it had in older releases."""
+    """Return the temporary file of a target, and the name that it had in older releases."""
     folder, slash, name = target.rpartition("/")
     older = f"{folder}{slash}{PREFIX}{name[-_NAME:]}"
     return f"{older}{END}", older

@@ -63,18 +63,18 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
-        said = [
+        parts = [
             self.formatTime(record),
             record.levelname,
             str(record.threadName),
             one_line(record.getMessage(), MESSAGE_LIMIT),
             *(f"{key}={value}" for key, value in _fields().items()),
         ]
-        line = " ".join(said)
+        line = " ".join(parts)
         if not record.exc_info:
             return line
         trace = self.formatException(record.exc_info).splitlines()
-        return "\n".join([line, *(one_line(each, MESSAGE_LIMIT) for each in trace)])
+        return "\n".join([line, *(one_line(row, MESSAGE_LIMIT) for row in trace)])
 
 
 def set_up_logging(level: str, form: str) -> None:

@@ -57,7 +57,7 @@ class SocketClient:
         self._channel = grpc.insecure_channel(f"unix:{path}", options=_OPTIONS)
 
     def call(self, method: str, request: Message, response: type[M], seconds: float) -> M:
-        """The answer to a call. CallError if there is none within `seconds`, if it is an error or no such message."""
+        """Return the answer to a call. CallError if it is late (`seconds`), an error or no such message."""
         stub = self._channel.unary_unary(
             f"/{self._service}/{method}",
             request_serializer=type(request).SerializeToString,
@@ -70,7 +70,7 @@ class SocketClient:
         return answer
 
     def stream(self, method: str, request: Message, response: type[M]) -> Iterator[M]:
-        """The messages of a stream, until the service ends it. CallError if it ends in another way."""
+        """Yield the messages of a stream, until the service ends it. CallError if it ends in another way."""
         stub = self._channel.unary_stream(
             f"/{self._service}/{method}",
             request_serializer=type(request).SerializeToString,

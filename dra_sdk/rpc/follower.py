@@ -76,7 +76,7 @@ class Follower(Generic[C, M]):
         return self._why
 
     def away(self) -> float:
-        """For how many seconds the service has been away; 0 while it is there."""
+        """Return for how many seconds the service has been away; 0 while it is there."""
         since = self._since
         return 0.0 if since is None else monotonic() - since
 

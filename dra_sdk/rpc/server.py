@@ -29,14 +29,14 @@ _OPTIONS: Final = (
 
 
 def unary(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, response: Any) -> Method:
-    """A handler for a call with one request and one response, given their message classes."""
+    """Return a handler for a call with one request and one response, given their message classes."""
     return grpc.unary_unary_rpc_method_handler(
         behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
     )
 
 
 def stream(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, response: Any) -> Method:
-    """A handler for a call that is answered by a stream."""
+    """Return a handler for a call that is answered by a stream."""
     return grpc.unary_stream_rpc_method_handler(
         behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
     )
@@ -92,16 +92,16 @@ class SocketServer:
         self._pool.shutdown(wait=False)
 
 
-def listen(make: Callable[[], SocketServer], stop: Event, seconds: float, each: Callable[[], object]) -> None:
-    """Listen until `stop` is set, with another server of `make` whenever somebody has removed the socket's file.
+def listen(make: Callable[[], SocketServer], stop: Event, seconds: float, tick: Callable[[], object]) -> None:
+    """Listen until `stop` is set, with another server of `make` whenever the socket's file was removed.
 
-    `each` is called every `seconds`. SettingsError if the socket cannot be made.
+    `tick` is called every `seconds`. SettingsError if the socket cannot be made.
     """
     server = make()
     try:
         server.start()
         while not stop.wait(seconds):
-            each()
+            tick()
             if not server.is_intact():
                 log.warning("%s was removed or replaced; it is made again", server.path)
                 server.stop()
@@ -123,7 +123,7 @@ class InFlight:
         self._count = 0
 
     def counted(self, method: Method) -> Method:
-        """The handler with its calls counted. Streams are not counted, because they last as long as their client."""
+        """Return the handler with its calls counted, but not those of streams, which last as long as their client."""
         answer = method.unary_unary
         if answer is None:
             return method

@@ -17,12 +17,12 @@ LIMIT = 107
 
 
 def hidden(path: Path) -> Path:
-    """The path at which a socket is bound before it is renamed: not longer than its own, and ignored by the kubelet."""
+    """Return the path at which a socket is bound before its rename: not longer than its own; the kubelet ignores it."""
     return path.with_name(f".{short_hash(path.name, 4)}")
 
 
 def refuse_foreign(path: Path) -> None:
-    """SettingsError if `path` exists and is not a socket, or if its directory is missing."""
+    """Raise SettingsError if `path` exists and is not a socket, or if its directory is missing."""
     if not path.parent.is_dir():
         raise SettingsError(f"cannot listen on {path}: {path.parent} is not a directory")
     if path.is_symlink() or (path.exists() and not path.is_socket()):
@@ -37,5 +37,5 @@ def remove_own(path: Path, inode: int) -> None:
 
 
 def short_hash(text: str, size: int) -> str:
-    """A text of characters that names may have, from `size` bytes of a hash."""
+    """Return a text of characters that names may have, from `size` bytes of a hash."""
     return urlsafe_b64encode(sha256(text.encode()).digest()[:size]).rstrip(b"=").decode()

@@ -175,7 +175,7 @@ class HealthFeed:
 class HealthThread:
     """Runs `dra_device_health` in a thread and stores each of its reports in `feed`; a raise starts the hook again.
 
-    ended: is told when the hook ends without having been asked to.
+    ended: called when the hook ends without having been asked to.
     """
 
     def __init__(self, driver: Driver, node: Node, feed: HealthFeed, ended: Ended = lambda _error: None) -> None:

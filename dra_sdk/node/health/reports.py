@@ -22,7 +22,7 @@ _SEVERITY: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNKNOWN: 1, HealthStat
 
 
 def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
-    """The devices of one report by pool and name; `pool` is that of devices that name none.
+    """Return the devices of one report by pool and name; `pool` is that of devices that name none.
 
     If a device is in it twice, the worst state counts. Messages are cut to the length that the kubelet keeps. Raises
     HookError with the driver, the device and the field if the report is invalid; then nothing of it is used.
@@ -30,7 +30,7 @@ def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
     where = f"dra_device_health of driver {driver}"
     if isinstance(report, str | bytes) or not isinstance(report, Iterable):
         raise HookError(f"{where} yielded {report!r}, want a list of DeviceHealth")
-    found: dict[Key, DeviceHealth] = {}
+    devices: dict[Key, DeviceHealth] = {}
     for device in report:
         if not isinstance(device, DeviceHealth):
             raise HookError(f"{where} yielded {device!r} in a list, want DeviceHealth")
@@ -39,12 +39,12 @@ def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
             raise HookError(f"{where}: device {health.pool}/{health.device}: {problem}")
         key = (str(health.pool), health.device)
         health = replace(health, message=_cut(health.message), taints=tuple(health.taints))
-        found[key] = worst(found[key], health) if key in found else health
-    return found
+        devices[key] = worst(devices[key], health) if key in devices else health
+    return devices
 
 
 def worst(first: DeviceHealth, second: DeviceHealth) -> DeviceHealth:
-    """The worse of two states: unhealthy, then unknown, then healthy; of two equal ones the first."""
+    """Return the worse of two states: unhealthy, then unknown, then healthy; of two equal ones the first."""
     return second if _SEVERITY[second.status] > _SEVERITY[first.status] else first
 
 

@@ -42,7 +42,7 @@ class TaintPolicy:
     effect: TaintEffect = "NoSchedule"
 
     def taint(self, text: str, since: datetime) -> DeviceTaint:
-        """The taint for `name` or `name=value` of a health report. Its key, for tolerations, is `<driver>/<name>`."""
+        """Return the taint for `name` or `name=value` of a report. Its key, for tolerations, is `<driver>/<name>`."""
         name, _, value = text.partition("=")
         return DeviceTaint(key=f"{self.driver}/{name}", value=value, effect=self.effect, time_added=since)
 
@@ -69,11 +69,11 @@ class Tainting:
         """Take changes of health. Return whether they add or remove a taint, so that the pools must be published."""
         with self._lock:
             known = self._known()
-            found = update(known, changes, self._now())
-            if found == known:
+            unhealthy = update(known, changes, self._now())
+            if unhealthy == known:
                 return False
-            self._unhealthy = found
-            self._store.save(found)
+            self._unhealthy = unhealthy
+            self._store.save(unhealthy)
             self._log(changes)
             return True
 
@@ -83,29 +83,30 @@ class Tainting:
         return self._unhealthy
 
     def _log(self, changes: Sequence[HealthChange]) -> None:
-        for each in changes:
-            if each.new is HealthStatus.UNHEALTHY:
-                log.warning("device %s/%s is unhealthy: %s", each.pool, each.device, each.message or "no reason given")
-            elif each.new is HealthStatus.HEALTHY:
-                log.info("device %s/%s is healthy", each.pool, each.device)
+        for change in changes:
+            device = f"{change.pool}/{change.device}"
+            if change.new is HealthStatus.UNHEALTHY:
+                log.warning("device %s is unhealthy: %s", device, change.message or "no reason given")
+            elif change.new is HealthStatus.HEALTHY:
+                log.info("device %s is healthy", device)
 
 
 def update(unhealthy: Unhealthy, changes: Iterable[HealthChange], now: datetime) -> dict[Key, Mapping[str, datetime]]:
-    """`unhealthy` after these changes. A taint that stays keeps its time; Unknown changes nothing."""
-    found = dict(unhealthy)
+    """Return `unhealthy` after these changes. A taint that stays keeps its time; Unknown changes nothing."""
+    updated = dict(unhealthy)
     since = now.astimezone(UTC).replace(microsecond=0)
-    for each in changes:
-        key = each.pool, each.device
-        if each.new is HealthStatus.UNHEALTHY:
-            before = found.get(key, {})
-            found[key] = {taint: before.get(taint, since) for taint in sorted({*each.taints} or {DEFAULT_TAINT})}
-        elif each.new is HealthStatus.HEALTHY:
-            found.pop(key, None)
-    return found
+    for change in changes:
+        key = change.pool, change.device
+        if change.new is HealthStatus.UNHEALTHY:
+            before = updated.get(key, {})
+            updated[key] = {taint: before.get(taint, since) for taint in sorted({*change.taints} or {DEFAULT_TAINT})}
+        elif change.new is HealthStatus.HEALTHY:
+            updated.pop(key, None)
+    return updated
 
 
 def with_taints(pools: Iterable[ResourcePool], unhealthy: Unhealthy, policy: TaintPolicy) -> list[ResourcePool]:
-    """The pools with taints on unhealthy devices; pools and devices without any are the same objects."""
+    """Return the pools with taints on unhealthy devices; pools and devices without any are the same objects."""
     return [_pool(pool, unhealthy, policy) for pool in pools]
 
 
@@ -117,13 +118,13 @@ def _pool(pool: ResourcePool, unhealthy: Unhealthy, policy: TaintPolicy) -> Reso
 
 
 def _device(device: Device, taints: Mapping[str, datetime] | None, policy: TaintPolicy) -> Device:
-    found = list(device.taints)
+    tainted = list(device.taints)
     for text, since in (taints or {}).items():
         taint = policy.taint(text, since)
-        same_key = [each for each in device.taints if each.key == taint.key]
-        if max((_SEVERITY.get(each.effect, 0) for each in same_key), default=-1) >= _SEVERITY[policy.effect]:
+        same_key = [known for known in device.taints if known.key == taint.key]
+        if max((_SEVERITY.get(known.effect, 0) for known in same_key), default=-1) >= _SEVERITY[policy.effect]:
             continue
-        others = [each for each in found if each not in same_key]
+        others = [other for other in tainted if other not in same_key]
         if len(others) < TAINTS_LIMIT:
-            found = [*others, taint]
-    return device if found == list(device.taints) else replace(device, taints=tuple(found))
+            tainted = [*others, taint]
+    return device if tainted == list(device.taints) else replace(device, taints=tuple(tainted))

@@ -44,7 +44,7 @@ class UnhealthyStore:
         self._locks = locks or NamedLocks()
 
     def load(self) -> dict[Key, Mapping[str, datetime]]:
-        """The saved devices; none if there is no readable file."""
+        """Return the saved devices; none if there is no readable file."""
         try:
             return decode(read(self._path), str(self._path))
         except FileNotFoundError:
@@ -63,7 +63,7 @@ class UnhealthyStore:
 
 
 def encode(unhealthy: Unhealthy) -> bytes:
-    """The file's content: an entry for each taint. The default taint is not named, as in files of earlier releases."""
+    """Return the file's content: an entry for each taint. The default taint is not named, as in earlier releases."""
     devices = [
         {"pool": pool, "device": device, "since": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
         | ({} if taint == DEFAULT_TAINT else {"taint": taint})
@@ -79,10 +79,10 @@ def decode(content: bytes, source: str) -> dict[Key, Mapping[str, datetime]]:
         document = json.loads(content)
         if document["version"] != FORMAT:
             raise StateError(f"{source} has format {document['version']!r}, this release reads {FORMAT}")
-        found: defaultdict[Key, dict[str, datetime]] = defaultdict(dict)
-        for each in document["unhealthy"]:
-            found[_key(each)][str(each.get("taint", DEFAULT_TAINT))] = _time(each["since"])
-        return dict(found)
+        unhealthy: defaultdict[Key, dict[str, datetime]] = defaultdict(dict)
+        for entry in document["unhealthy"]:
+            unhealthy[_key(entry)][str(entry.get("taint", DEFAULT_TAINT))] = _time(entry["since"])
+        return dict(unhealthy)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(f"{source} does not hold what was written there: {type(error).__name__}: {error}") from error
 

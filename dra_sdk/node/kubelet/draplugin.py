@@ -1,8 +1,8 @@
 """The DRAPlugin service, v1 and v1beta1: exactly one answer for each claim that the kubelet names.
 
 Source: k8s.io/kubelet pkg/apis/dra. One bad claim never fails the others: its error is in its own entry of the answer.
-A call that was cancelled or whose deadline has passed starts no further work: the kubelet sends a new call, and nobody
-would undo what the old one does after that.
+A call that was cancelled or whose deadline has passed starts no further work: the kubelet sends a new call, and what
+the old one does after that would never be undone.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ def remove_dead(paths: SocketPaths, driver: str) -> list[Path]:
     about to listen. Returns the removed paths.
     """
     registry, plugin_data = paths.registration.parent, paths.service.parent
-    found = list(registry.glob(f"{driver}-*reg.sock"))
+    paths_there = list(registry.glob(f"{driver}-*reg.sock"))
     if plugin_data != registry:
-        found += plugin_data.glob("dra*.sock")
+        paths_there += plugin_data.glob("dra*.sock")
     removed = []
-    for path in found:
+    for path in paths_there:
         with contextlib.suppress(FileNotFoundError):
             old = path.is_socket() and time.time() - path.stat().st_mtime > YOUNG
             if path not in {paths.registration, paths.service} and old and not _listening(path):

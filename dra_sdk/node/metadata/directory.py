@@ -46,7 +46,7 @@ class MetadataDirectory:
         self._published: dict[tuple[str, str], tuple[Device, JSON]] = {}
 
     def build(self, claim: Claim[Any], prepared: Sequence[PreparedDevice]) -> list[MetadataFile]:
-        """The files of a claim: published attributes, and what the driver added.
+        """Return the files of a claim: published attributes, and what the driver added.
 
         ClaimError for a name that cannot be part of a path, InvalidObjectError for a device that breaks a limit.
         """
@@ -57,7 +57,7 @@ class MetadataDirectory:
         return _files(self._driver, claim.raw, entries, self._versions)
 
     def _entry(self, published: Device | None, device: PreparedDevice) -> JSON:
-        """The entry of one device: its published attributes, which are checked once, and those of this claim."""
+        """Return the entry of one device: its published attributes, which are checked once, and those of this claim."""
         entry = device_entry(self._driver, device)
         if published is None:
             return entry
@@ -69,7 +69,9 @@ class MetadataDirectory:
         added = entry.get("attributes", {})
         attributes = {**known[1], **added}
         values = sum(
-            len(value) if isinstance(value, list) else 1 for each in attributes.values() for value in each.values()
+            len(value) if isinstance(value, list) else 1
+            for attribute in attributes.values()
+            for value in attribute.values()
         )
         if values > ATTRIBUTES_LIMIT:  # the error names the device
             return device_entry(self._driver, replace(device, metadata={**published.attributes, **device.metadata}))
@@ -77,12 +79,12 @@ class MetadataDirectory:
         return {key: entry[key] for key in ("driver", "pool", "name")} | {"attributes": attributes} | ends
 
     def mounts(self, files: Iterable[MetadataFile]) -> dict[str, ContainerEdits]:
-        """For each request the read-only mount of its file."""
+        """Return the read-only mount of each file, by its request."""
         return {
-            each.request: ContainerEdits(
-                mounts=(Mount(str(self._data / each.path), each.container_path, options=("ro", "bind")),)
+            file.request: ContainerEdits(
+                mounts=(Mount(str(self._data / file.path), file.container_path, options=("ro", "bind")),)
             )
-            for each in files
+            for file in files
         }
 
     def write(self, files: Iterable[MetadataFile]) -> None:
@@ -90,13 +92,13 @@ class MetadataDirectory:
 
         No write waits for the disk: a reboot ends the containers that have the file, and the claim is prepared again.
         """
-        for each in files:
-            path = self._data / each.path
+        for file in files:
+            path = self._data / file.path
             try:
                 for directory in (path.parent.parent, path.parent):  # upwards, `mkdir` would first fail for each
                     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
                 # A container's user need not be root.
-                self._files.write(path, each.content.encode(), 0o644, whole=False)
+                self._files.write(path, file.content.encode(), 0o644, whole=False)
             except OSError as error:
                 raise ClaimError(f"cannot write device metadata {path}: {error.strerror}") from error
 
@@ -105,7 +107,7 @@ class MetadataDirectory:
 
         A readable file stays as it is: it may have been updated.
         """
-        self.write(each for each in files if _uid_in(self._data / each.path) != uid)
+        self.write(file for file in files if _uid_in(self._data / file.path) != uid)
 
     def update(self, ref: ClaimRef, request: str, devices: Iterable[PreparedDevice]) -> MetadataFile:
         """Replace the devices of one request of a prepared claim; returns the written file.
@@ -139,9 +141,9 @@ class MetadataDirectory:
 
     def _remove_unchanged(self, files: Sequence[MetadataFile]) -> bool:
         """Remove these files and their directories if all of them are unchanged, and there are no others."""
-        paths = [self._data / each.path for each in files]
+        paths = [self._data / file.path for file in files]
         try:
-            if any(path.read_bytes() != each.content.encode() for path, each in zip(paths, files, strict=True)):
+            if any(path.read_bytes() != file.content.encode() for path, file in zip(paths, files, strict=True)):
                 return False
             for path in paths:
                 path.unlink()
@@ -172,19 +174,19 @@ class MetadataDirectory:
 def _files(
     driver: str, claim: Mapping[str, Any], entries: Iterable[tuple[str, JSON]], versions: Sequence[str]
 ) -> list[MetadataFile]:
-    """The files of `claim` with these entries of devices, each with its request."""
+    """Return the files of `claim` with these entries of devices, each with its request."""
     identity = identify(claim)
     by_base: dict[str, dict[str, list[JSON]]] = {}
     for request, entry in entries:
         by_base.setdefault(checked_base_request(request), {}).setdefault(request, []).append(entry)
     about = {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid, "generation": 1}
     pod_claim = {"podClaimName": identity.pod_claim} if identity.pod_claim is not None else {}
-    found = []
+    files = []
     for base, requests in by_base.items():
         listed = [{"name": name, "devices": devices} for name, devices in requests.items()]
         content = encode({"metadata": about, **pod_claim, "requests": listed}, versions)
-        found.append(_file(driver, identity, base, content))
-    return found
+        files.append(_file(driver, identity, base, content))
+    return files
 
 
 def updated_file(
@@ -194,11 +196,11 @@ def updated_file(
     devices: Iterable[PreparedDevice],
     versions: Sequence[str] = VERSIONS,
 ) -> MetadataFile:
-    """The file of `document` with other devices for `request` and the next generation; ClaimError if it has none."""
+    """Return the next generation of `document`, with other devices for `request`; ClaimError if there is none."""
     about = document.metadata
     identity = ClaimIdentity(about.namespace, about.name, about.uid, document.pod_claim_name)
     if document.request(request) is None:
-        listed = ", ".join(each.name for each in document.requests) or "none"
+        listed = ", ".join(known.name for known in document.requests) or "none"
         raise ClaimError(f"{identity}: request {request} not found in its metadata, which has {listed}")
     entries = []
     for device in devices:
@@ -207,9 +209,9 @@ def updated_file(
         entries.append(device_entry(driver, device))
     fields = document.model_dump(mode="json", by_alias=True)
     fields["metadata"]["generation"] += 1
-    for each in fields["requests"]:
-        if each["name"] == request:
-            each["devices"] = entries
+    for entry in fields["requests"]:
+        if entry["name"] == request:
+            entry["devices"] = entries
     content = DeviceMetadata.model_validate(fields).encode(versions)
     return _file(driver, identity, checked_base_request(request), content)
 
@@ -220,13 +222,13 @@ def _file(driver: str, identity: ClaimIdentity, base: str, content: str) -> Meta
 
 
 def _owner(directory: Path) -> str | None:
-    """The UID of the claim of these files; None if no file has it."""
-    found = (_uid_in(path) for path in sorted(directory.glob(f"*/{FILE}")))
-    return next((uid for uid in found if uid is not None), None)
+    """Return the UID of the claim of these files; None if no file has it."""
+    uids = (_uid_in(path) for path in sorted(directory.glob(f"*/{FILE}")))
+    return next((uid for uid in uids if uid is not None), None)
 
 
 def _uid_in(path: Path) -> str | None:
-    """The UID of the claim that a file is about; None if it is missing or damaged."""
+    """Return the UID of the claim that a file is about; None if it is missing or damaged."""
     try:
         return read_file(path).metadata.uid
     except InvalidObjectError:

@@ -65,9 +65,9 @@ class Attribute(_Part):
         if self.version is not None:
             return Version(self.version)
         if self.versions is not None:
-            return [Version(each) for each in self.versions]
+            return [Version(text) for text in self.versions]
         known = (self.bool_value, self.int_value, self.string, self.bools, self.ints, self.strings)
-        return next((each for each in known if each is not None), None)
+        return next((value for value in known if value is not None), None)
 
 
 class NetworkData(_Part):
@@ -112,23 +112,23 @@ class DeviceMetadata(_Part):
     requests: list[Request] = []
 
     def request(self, name: str) -> Request | None:
-        """The entry of a request, None if there is none of this name."""
-        return next((each for each in self.requests if each.name == name), None)
+        """Return the entry of a request, None if there is none of this name."""
+        return next((request for request in self.requests if request.name == name), None)
 
     def encode(self, versions: Sequence[str] = VERSIONS) -> str:
-        """The text of the file: a line for each version. Indented, it takes six times as long."""
+        """Return the text of the file: a line for each version. Indented, it takes six times as long."""
         return encode(self.model_dump(mode="json", by_alias=True, exclude_defaults=True), versions)
 
 
 def encode(fields: JSON, versions: Sequence[str] = VERSIONS) -> str:
-    """The text of a file with these fields, which are the same in each version, so they are encoded once."""
+    """Return the text of a file with these fields, which are the same in each version, so they are encoded once."""
     body = json.dumps(fields).removeprefix("{")
     heads = (json.dumps({"kind": KIND, "apiVersion": version}).removesuffix("}") for version in versions)
     return "".join(f"{head}, {body}\n" for head in heads)
 
 
 def device_entry(driver: str, device: PreparedDevice) -> JSON:
-    """The document's entry of one device. InvalidObjectError names the device and the field that breaks a limit.
+    """Return the document's entry of one device. InvalidObjectError names the device and the field that breaks a limit.
 
     Its attributes are `device.metadata`, which follow the rules of a published device, at most 32. Its network data is
     that of `device.status`.
@@ -136,14 +136,14 @@ def device_entry(driver: str, device: PreparedDevice) -> JSON:
     fields = device_json(PublishedDevice(device.name, device.metadata), driver)
     check_device(fields, driver)
     problems = [str(problem) for problem in pool_name(device.pool, "pool")]
-    found = {"driver": driver, "pool": device.pool, **fields}
+    entry = {"driver": driver, "pool": device.pool, **fields}
     network = device.status.network if device.status else None
     if network is not None:
         problems += _network_problems(network)
-        found["networkData"] = _network_json(network)
+        entry["networkData"] = _network_json(network)
     if problems:
         raise InvalidObjectError(f"metadata of device {device.pool}/{device.name}", problems)
-    return {key: found[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in found}
+    return {key: entry[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in entry}
 
 
 def _network_json(data: ReportedNetwork) -> JSON:
@@ -173,7 +173,7 @@ def _network_problems(data: ReportedNetwork) -> Iterator[str]:
 
 
 def _is_canonical(address: str) -> bool:
-    """Whether this is `address/prefix` in its canonical form."""
+    """Return whether this is `address/prefix` in its canonical form."""
     try:
         interface = ipaddress.ip_interface(address)
     except ValueError:

@@ -45,25 +45,25 @@ class ClaimIdentity:
 
 
 def identify(claim: Mapping[str, Any]) -> ClaimIdentity:
-    """Read it from a ResourceClaim as the API server returns it; ClaimError names the field that cannot be used."""
+    """Read the identity from a ResourceClaim of the API server; ClaimError names the field that cannot be used."""
     metadata = claim.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    found = ClaimIdentity(
+    identity = ClaimIdentity(
         _text(metadata.get("namespace"), "metadata.namespace"),
         _text(metadata.get("name"), "metadata.name"),
         _text(metadata.get("uid"), "metadata.uid"),
         _text(annotations.get(POD_CLAIM_ANNOTATION), f"annotation {POD_CLAIM_ANNOTATION}") or None,
     )
-    claim_directory(found.namespace, found.name)
-    if not 0 < byte_length(found.uid) <= _UID_LIMIT:
-        raise ClaimError(f"metadata.uid must have 1 to {_UID_LIMIT} bytes, is {show(found.uid)}")
-    if found.pod_claim is not None:
-        _must(dns_label(found.pod_claim, f"annotation {POD_CLAIM_ANNOTATION}"))
-    return found
+    claim_directory(identity.namespace, identity.name)
+    if not 0 < byte_length(identity.uid) <= _UID_LIMIT:
+        raise ClaimError(f"metadata.uid must have 1 to {_UID_LIMIT} bytes, is {show(identity.uid)}")
+    if identity.pod_claim is not None:
+        _must(dns_label(identity.pod_claim, f"annotation {POD_CLAIM_ANNOTATION}"))
+    return identity
 
 
 def checked_base_request(request: str) -> str:
-    """The request without its subrequest; ClaimError unless both are names of requests."""
+    """Return the request without its subrequest; ClaimError unless both are names of requests."""
     base, slash, sub = request.partition("/")
     _must(dns_label(base, f"request {show(request)}"))
     if slash:
@@ -72,7 +72,7 @@ def checked_base_request(request: str) -> str:
 
 
 def claim_directory(namespace: str, name: str) -> str:
-    """The directory of a claim's files under HOST_DIRECTORY.
+    """Return the directory of a claim's files under HOST_DIRECTORY.
 
     `<namespace>_<claim>`, which no other claim has, because neither part can hold an underscore; a claim whose name is
     so long that a file system would refuse it gets a digest at the end instead.
@@ -87,12 +87,12 @@ def claim_directory(namespace: str, name: str) -> str:
 
 
 def host_path(namespace: str, name: str, request: str) -> str:
-    """A request's file, relative to the driver's plugin data directory."""
+    """Return a request's file, relative to the driver's plugin data directory."""
     return f"{HOST_DIRECTORY}/{claim_directory(namespace, name)}/{checked_base_request(request)}/{FILE}"
 
 
 def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
-    """The path in a container of one driver's file for one request."""
+    """Return the path in a container of one driver's file for one request."""
     _must(driver_name(driver, "the driver's name"))
     if claim.pod_claim is not None:
         directory = pod_claim_directory(claim.pod_claim, request)
@@ -102,13 +102,13 @@ def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
 
 
 def resource_claim_directory(claim: str, request: str) -> str:
-    """The directory in a container with all drivers' files for one request of a ResourceClaim that the pod names."""
+    """Return a container's directory with all drivers' files for one request of a ResourceClaim that the pod names."""
     _must(required_subdomain(claim, "the claim's name"))
     return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{checked_base_request(request)}"
 
 
 def pod_claim_directory(pod_claim: str, request: str) -> str:
-    """The same for a claim that was made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
+    """Return the same for a claim that was made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
     _must(dns_label(pod_claim, "the claim's name in the pod"))
     return f"{CONTAINER_DIRECTORY}/resourceclaimtemplates/{pod_claim}/{checked_base_request(request)}"
 

@@ -20,7 +20,7 @@ _SPACE = " \t\r\n"
 
 
 def read_metadata(content: str | bytes, source: str = "device metadata") -> DeviceMetadata:
-    """The first document of a known version; InvalidObjectError names `source` and what is wrong."""
+    """Return the first document of a known version; InvalidObjectError names `source` and what is wrong."""
     unknown: list[str] = []
     try:
         text = content.decode() if isinstance(content, bytes) else content
@@ -66,7 +66,7 @@ def _no_constant(name: str) -> float:
 
 
 def _version(value: Any) -> str:
-    """The apiVersion of a document; ValueError unless it has that and a kind."""
+    """Return the apiVersion of a document; ValueError unless it has that and a kind."""
     if not isinstance(value, dict):
         raise ValueError(f"holds a {type(value).__name__}, want objects")  # noqa: TRY004 (an error of the content)
     version, kind = value.get("apiVersion"), value.get("kind")

@@ -84,29 +84,29 @@ class _Problems:
     """Problems by rule and field, with one sentence for all devices that have the same one."""
 
     source: str
-    found: dict[str, tuple[str, str, list[str]]] = field(default_factory=dict)
+    by_place: dict[str, tuple[str, str, list[str]]] = field(default_factory=dict)
 
     def add(self, place: str, device: str, problem: str) -> None:
-        self.found.setdefault(place, (device, problem, []))[2].append(device)
+        self.by_place.setdefault(place, (device, problem, []))[2].append(device)
 
     def sentences(self) -> list[str]:
         made = []
-        for place, (device, problem, devices) in self.found.items():
+        for place, (device, problem, devices) in self.by_place.items():
             more = f" (and {counted(len(devices) - 1, 'more device')})" if len(devices) > 1 else ""
             made.append(f"overlay {self.source}: {place}: device {device}{more}: {problem}")
         return made
 
 
 def _pool(pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems) -> ResourcePool:
-    found = [_device(device, pool, rules, driver, problems) for device in pool.devices]
-    changed = any(new is not old for new, old in zip(found, pool.devices, strict=True))
-    return replace(pool, devices=[each for each in found if each is not None]) if changed else pool
+    devices = [_device(device, pool, rules, driver, problems) for device in pool.devices]
+    changed = any(new is not old for new, old in zip(devices, pool.devices, strict=True))
+    return replace(pool, devices=[device for device in devices if device is not None]) if changed else pool
 
 
 def _device(
     device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems
 ) -> Device | None:
-    """The device with everything that rules add; None if it is not published."""
+    """Return the device with everything that rules add; None if it is not published."""
     view = DeviceView.of(device, driver)
     changes = _Changes(device, f"{pool.name}/{device.name}", driver, problems)
     published = True
@@ -131,7 +131,7 @@ class _Changes:
         self._attributes = dict(device.attributes)
         #: How the device writes each name: it may omit the driver's own domain.
         self._written = {self._full(key): key for key in device.attributes}
-        self._taints = {(each.key, each.effect): each for each in device.taints}
+        self._taints = {(taint.key, taint.effect): taint for taint in device.taints}
         self._changed = False
 
     def add(self, rule: Rule) -> None:

@@ -54,14 +54,14 @@ def _attribute(value: Any) -> AttributeValue:
     if isinstance(value, dict) and set(value) == {"version"} and isinstance(value["version"], str):
         return Version(value["version"])
     if isinstance(value, dict) and set(value) == {"versions"} and _all(value["versions"], str):
-        return [Version(each) for each in value["versions"]]
+        return [Version(text) for text in value["versions"]]
     if isinstance(value, bool | int | str) or any(_all(value, kind) for kind in (bool, int, str)):
         return value  # type: ignore[no-any-return]  # mypy cannot follow `any`
     raise ValueError("want a bool, an int, a string, a list of one of these, {version: 1.2.3} or {versions: [1.2.3]}")
 
 
 def _all(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(each) is kind for each in value)
+    return isinstance(value, list) and bool(value) and all(type(item) is kind for item in value)
 
 
 class _TaintModel(_Model):
@@ -147,9 +147,9 @@ class _Reader:
 
     def _rule(self, index: int, source: _RuleModel) -> Rule:
         place: FieldPath = ("rules", index)
-        for found, problem in (*self._attributes(source), *self._taints(source)):
-            self._note((*place, *found), problem)
-        added = tuple(DeviceTaint(key=each.key, value=each.value, effect=each.effect) for each in source.taints)
+        for field, problem in (*self._attributes(source), *self._taints(source)):
+            self._note((*place, *field), problem)
+        added = tuple(DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in source.taints)
         selector = self._selector(source, place)
         nodes = tuple(source.nodes or ())
         return Rule(_field(place), selector, nodes, source.attributes, added, source.override, source.publish)
@@ -178,21 +178,20 @@ class _Reader:
         except InvalidObjectError as error:
             yield from error.problems
             return
-        for each in plain.values():
-            checked = devices.attribute(DeviceAttribute.model_validate(each), "value", self._profile)
+        for attribute in plain.values():
+            checked = devices.attribute(DeviceAttribute.model_validate(attribute), "value", self._profile)
             yield from (problem.detail for problem in checked)
 
     def _taints(self, source: _RuleModel) -> Problems:
         seen = set()
-        for index, each in enumerate(source.taints):
+        for index, taint in enumerate(source.taints):
             place: FieldPath = ("taints", index)
-            for problem in devices.taint(
-                WireTaint(key=each.key, value=each.value, effect=each.effect), "", self._profile
-            ):
+            checked = WireTaint(key=taint.key, value=taint.value, effect=taint.effect)
+            for problem in devices.taint(checked, "", self._profile):
                 yield (*place, problem.field.removeprefix(".")), problem.detail
-            if (each.key, each.effect) in seen:
-                yield place, f"key {each.key} with effect {each.effect} is given twice"
-            seen.add((each.key, each.effect))
+            if (taint.key, taint.effect) in seen:
+                yield place, f"key {taint.key} with effect {taint.effect} is given twice"
+            seen.add((taint.key, taint.effect))
 
 
 def _field(place: FieldPath) -> str:

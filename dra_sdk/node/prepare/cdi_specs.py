@@ -171,7 +171,7 @@ class CdiSpecs:
 
 
 def spec_path(directory: Path, driver: str, uid: str) -> Path:
-    """Where the spec of a driver's claim (UID or `safe_id`) lies in a CDI directory."""
+    """Return where the spec of a driver's claim (UID or `safe_id`) lies in a CDI directory."""
     return directory / f"{_name_prefix(driver)}{safe_id(uid)}{_SUFFIX}"
 
 
@@ -182,10 +182,10 @@ def _name_prefix(driver: str) -> str:
 def _kind_of(path: Path) -> str | None:
     """Return the kind that a spec file says it has; None if it cannot be read."""
     try:
-        found = json.loads(read(path))
+        spec = json.loads(read(path))
     except (OSError, ValueError, RecursionError):
         return None
-    return found.get("kind") if isinstance(found, dict) else None
+    return spec.get("kind") if isinstance(spec, dict) else None
 
 
 def _default_name(claim: str, device: PreparedDevice) -> str:

@@ -102,7 +102,7 @@ class Checkpoint:
         mounts: Mapping[str, ContainerEdits] | None = None,
         variables: Mapping[str, ContainerEdits] | None = None,
     ) -> Checkpoint:
-        """PrepareCompleted: the CDI spec of `kind`, and everything else that a repeated prepare needs.
+        """Return PrepareCompleted, with the CDI spec of `kind` and everything else that a repeated prepare needs.
 
         `mounts` are the edits that bring each request's metadata file into its containers, `variables` those that tell
         the driver's NRI plugin which requests a container uses. Raises HookError or InvalidObjectError for edits that
@@ -232,12 +232,12 @@ def salvage(content: bytes) -> Checkpoint | None:
     checksum. None if neither can be trusted: then the devices of the claim are unknown.
     """
     header, body = _parts(content)
-    found = _header_claim(header) or _body_claim(header, body)
-    if found is None:
+    state = _header_claim(header) or _body_claim(header, body)
+    if state is None:
         return None
-    devices = tuple(replace(device, data={}, cdi_ids=()) for device in found.claim.devices)
-    claim = HeldClaim(found.claim.namespace, found.claim.name, found.claim.uid, devices, complete=False)
-    return Checkpoint(claim, found.boot_id)
+    devices = tuple(replace(device, data={}, cdi_ids=()) for device in state.claim.devices)
+    claim = HeldClaim(state.claim.namespace, state.claim.name, state.claim.uid, devices, complete=False)
+    return Checkpoint(claim, state.boot_id)
 
 
 @cache
@@ -250,7 +250,7 @@ def _json_of(value: Any) -> Any:
     """Return a dataclass as a JSON object without empty fields; a quantity is text."""
     if isinstance(value, Quantity):
         return str(value)
-    return {name: found for name, required in _fields(value.__class__) if (found := getattr(value, name)) or required}
+    return {name: item for name, required in _fields(value.__class__) if (item := getattr(value, name)) or required}
 
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_json_of)
@@ -329,14 +329,14 @@ def _adapter() -> TypeAdapter[_Body]:
 
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
-    """One entry of `status.devices` for each device. If several requests have a device, the last status counts."""
+    """Return an entry of `status.devices` for each device. If several requests have it, the last status counts."""
     reported = [(device, device.status) for device in prepared if device.status is not None]
     now = _now() if reported else ""
-    found = {
+    entries = {
         (device.pool, device.name, device.share_id): _status_json(driver, device, status, now)
         for device, status in reported
     }
-    return list(found.values())
+    return list(entries.values())
 
 
 def _now() -> str:

@@ -104,8 +104,8 @@ class CheckpointStore:
             except OSError as error:
                 raise StateError(f"cannot use state directory {self.directory}: {error.strerror}") from error
             self._refresh()
-            for found in self._unreadable.values():
-                log.error("%s", found.advice)
+            for file in self._unreadable.values():
+                log.error("%s", file.advice)
 
     def path(self, uid: str) -> Path:
         """Return the path of a claim's state file."""
@@ -210,7 +210,7 @@ class CheckpointStore:
 
     def _damaged(self) -> list[Checkpoint]:
         """Return the claims of unreadable files, where the file says which devices they hold."""
-        return [found.state for found in self._unreadable.values() if found.state is not None]
+        return [file.state for file in self._unreadable.values() if file.state is not None]
 
     def _look(self) -> None:
         if self._shared or self._unreadable:  # an operator may have repaired or removed a file
@@ -218,12 +218,12 @@ class CheckpointStore:
 
     def _refresh(self) -> None:
         try:
-            found = dict(self._scan())
+            stamps = dict(self._scan())
         except OSError as error:
             raise StateError(f"cannot read state directory {self.directory}: {error.strerror}") from error
-        for key in self._stamps.keys() - found.keys():
+        for key in self._stamps.keys() - stamps.keys():
             self._drop(key)
-        for key, stamp in found.items():
+        for key, stamp in stamps.items():
             if self._stamps.get(key) != stamp or key in self._unreadable:
                 self._read(key)
                 self._stamps[key] = stamp
@@ -264,13 +264,13 @@ class CheckpointStore:
         self._unreadable.pop(key, None)
         self._keep(key, None)
         try:
-            found = read_checkpoint(Path(self._path(key)))
+            state = read_checkpoint(Path(self._path(key)))
         except FileNotFoundError:
             return
-        if isinstance(found, Unreadable):
-            self._unreadable[key] = found
+        if isinstance(state, Unreadable):
+            self._unreadable[key] = state
         else:
-            self._keep(key, found)
+            self._keep(key, state)
 
     def _sweep(self, locks: NamedLocks) -> None:
         for name in targets(self.directory, SUFFIX):
@@ -299,5 +299,5 @@ def _remove(place: Path) -> None:
         shutil.rmtree(place)
 
 
-def _stamp(found: os.stat_result) -> _Stamp:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _stamp(status: os.stat_result) -> _Stamp:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

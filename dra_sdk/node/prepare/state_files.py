@@ -70,7 +70,7 @@ def file_name(uid: str) -> str:
 
 
 def is_state_file(name: str) -> bool:
-    """Whether a file has the name of a state file. Temporary and kept files begin with a dot."""
+    """Return whether a file has the name of a state file. Temporary and kept files begin with a dot."""
     return name.endswith(SUFFIX) and not name.startswith(".")  # a `safe_id` does not begin with a dot
 
 
@@ -99,22 +99,22 @@ def state_files(data: Path) -> list[Path]:
 
     SettingsError for a directory of state files that others may write, and for a link or a file in its place.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for place in sorted(data.glob(f"{DURABLE}*")):
         if place.name == DURABLE or place.name.startswith(f"{DURABLE}-"):
             private_directory(place, _PRIVATE)
-            found += sorted(path for path in place.iterdir() if is_state_file(path.name))
-    return found
+            files += sorted(path for path in place.iterdir() if is_state_file(path.name))
+    return files
 
 
 def read_checkpoints(data: Path) -> list[Checkpoint]:
     """Return the claims of `state_files`. StateError, with advice for the operator, for a file that cannot be read."""
     claims = []
     for path in state_files(data):
-        found = read_checkpoint(path)
-        if isinstance(found, Unreadable):
-            raise StateError(found.advice)
-        claims.append(found)
+        claim = read_checkpoint(path)
+        if isinstance(claim, Unreadable):
+            raise StateError(claim.advice)
+        claims.append(claim)
     return claims
 
 
@@ -124,18 +124,18 @@ def repair(path: Path, files: Files) -> Path:
     The claim is in PrepareStarted then, without the data and the journal of its hook, and its next call undoes it. Call
     this with the claim's lock held. StateError if the file is not damaged, lacks too much, or cannot be written.
     """
-    found = read_checkpoint(path)
-    if isinstance(found, Checkpoint):
+    damaged = read_checkpoint(path)
+    if isinstance(damaged, Checkpoint):
         raise StateError(f"state file {path} is not damaged, so there is nothing to repair")
-    if found.not_repairable or found.state is None:
-        raise StateError(f"{found.reason}, and cannot be repaired: {found.not_repairable}; nothing was changed")
+    if damaged.not_repairable or damaged.state is None:
+        raise StateError(f"{damaged.reason}, and cannot be repaired: {damaged.not_repairable}; nothing was changed")
     try:
         content = read(path)
         kept = _kept(path, content)
         files.write(kept, content)
         if read(path) != content:
             raise StateError(f"state file {path} has just changed; nothing was repaired, look at it again")
-        files.write(path, encode(found.state))
+        files.write(path, encode(damaged.state))
     except OSError as error:
         raise StateError(f"cannot repair state file {path}: {error.strerror or error}; try again") from error
     return kept

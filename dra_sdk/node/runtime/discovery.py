@@ -139,7 +139,7 @@ class Discovery:
         self._publish(pools)
 
     def _log_slow(self) -> None:
-        """Until the first discovery ends, nothing is published and no claim is prepared."""
+        """Warn: until the first discovery ends, nothing is published and no claim is prepared."""
         name = self._driver.info.name
         log.warning("dra_discover of driver %s has been running for %g s", name, SLOW_SECONDS)
 

@@ -98,7 +98,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, number), handler)
 
     def server_bind(self) -> None:
-        """As in the base class, but without the lookup of our host name, which may take very long."""
+        """Bind as the base class, but without the lookup of our host name, which may take very long."""
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)

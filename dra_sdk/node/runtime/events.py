@@ -165,10 +165,10 @@ class EventWriter:
         if claim is None:  # its UID is its name, as in the kubelet's own events
             return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node}]
         try:
-            found = api.get(paths.resource_claim(claim.namespace, claim.name))
+            stored = api.get(paths.resource_claim(claim.namespace, claim.name))
         except NotFoundError:
             return []
-        users = (found.get("status") or {}).get("reservedFor") or () if found["metadata"]["uid"] == claim.uid else ()
+        users = (stored.get("status") or {}).get("reservedFor") or () if stored["metadata"]["uid"] == claim.uid else ()
         return [
             {"apiVersion": "v1", "kind": "Pod", "namespace": claim.namespace, "name": user["name"], "uid": user["uid"]}
             for user in users

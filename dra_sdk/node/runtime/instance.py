@@ -44,7 +44,7 @@ class InstanceLock:
             )
 
     def try_acquire(self, timeout: float = 0.0) -> bool:
-        """Take the lock within `timeout` seconds; whether that succeeded. SettingsError if its file cannot be used."""
+        """Take the lock within `timeout` seconds. Return whether it is held; SettingsError for an unusable file."""
         try:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             held = self._wait(self._handle, monotonic() + timeout)
@@ -81,9 +81,9 @@ def read_boot_id(root: Path) -> str:
     """Return the kernel's boot id of the host; SettingsError if it cannot be read."""
     path = root / "proc/sys/kernel/random/boot_id"
     try:
-        found = path.read_text(encoding="ascii", errors="replace").strip()
+        boot_id = path.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
         raise SettingsError(f"cannot read the boot id from {path}: {error.strerror}") from error
-    if not found:  # every boot would look like the last one
+    if not boot_id:  # every boot would look like the last one
         raise SettingsError(f"{path} is empty, it should hold the boot id")
-    return found
+    return boot_id

@@ -62,7 +62,7 @@ class DriverGauges(Collector):
         self._driver, self._read = driver, read
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Each metric with its values."""
+        """Yield each metric with its values."""
         families: dict[str, GaugeMetricFamily] = {}
         try:
             values = self._read()
@@ -146,7 +146,7 @@ class Metrics:
         self._registry.register(DriverGauges(self._driver, read))
 
     def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:

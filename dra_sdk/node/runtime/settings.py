@@ -38,14 +38,14 @@ _PORT_LIMIT: Final = 65535
 
 
 def path(text: str) -> Path:
-    """An absolute path: the kubelet reads it too, from another working directory."""
+    """Read a path and make it absolute: the kubelet reads it too, from another working directory."""
     if not text:
         raise ValueError("must not be empty")
     return Path(text).absolute()
 
 
 def seconds(text: str) -> float:
-    """A time span."""
+    """Read a time span in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -56,7 +56,7 @@ def seconds(text: str) -> float:
 
 
 def node_name(text: str) -> str:
-    """The name of a Node, or nothing."""
+    """Read the name of a Node, or nothing."""
     if text and not (_NODE_NAME.fullmatch(text) and len(text) <= _NODE_NAME_LIMIT):
         raise ValueError(
             f"must be a DNS subdomain (lower-case letters, digits, inner '-' and '.', "
@@ -66,14 +66,14 @@ def node_name(text: str) -> str:
 
 
 def pod_uid(text: str) -> str:
-    """The UID of a pod, or nothing."""
+    """Read the UID of a pod, or nothing."""
     if text and not _UID.fullmatch(text):
         raise ValueError("must be a pod's metadata.uid (letters, digits, '-', '.', '_' and ':', at most 64 characters)")
     return text
 
 
 def address(text: str) -> str:
-    """A host and a port to listen on, or nothing; without a host it is every address of the machine."""
+    """Read a host and a port to listen on, or nothing; without a host it is every address of the machine."""
     _, colon, port = text.rpartition(":")
     if text and not (colon and port.isdecimal() and int(port) <= _PORT_LIMIT):
         raise ValueError(f"must be host:port or :port, with a port from 0 to {_PORT_LIMIT}")
@@ -81,47 +81,47 @@ def address(text: str) -> str:
 
 
 def settings_table() -> str:
-    """The table of all settings in Markdown, for the documentation."""
+    """Return the table of all settings in Markdown, for the documentation."""
     rows = [
-        f"| `{each.flag}` | `{each.env}` | `{each.key}` | {f'`{each.default}`' if each.default else ''} | {each.help} |"
-        for each in SETTINGS
+        f"| `{row.flag}` | `{row.env}` | `{row.key}` | {f'`{row.default}`' if row.default else ''} | {row.help} |"
+        for row in SETTINGS
     ]
     return "\n".join(["| flag | environment | file | default | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
 def serve(text: str) -> Serve:
-    """Which sockets a process opens."""
+    """Read which sockets a process opens."""
     chosen: Serve = _one_of(text, get_args(Serve))
     return chosen
 
 
 def nri_index(text: str) -> int:
-    """The place of an NRI plugin among others."""
+    """Read the place of an NRI plugin among others."""
     if not re.fullmatch(r"[0-9]{1,2}", text, re.ASCII):
         raise ValueError("must be a number from 0 to 99")
     return int(text)
 
 
 def taint(text: str) -> Taint:
-    """The effect of a taint, or off."""
+    """Read the effect of a taint, or off."""
     chosen: Taint = _one_of(text, get_args(Taint))
     return chosen
 
 
 def switch(text: str) -> Switch:
-    """On or off."""
+    """Read on or off."""
     chosen: Switch = _one_of(text, get_args(Switch))
     return chosen
 
 
 def log_level(text: str) -> LogLevel:
-    """From which level on messages are logged; in capitals too."""
+    """Read from which level on messages are logged; in capitals too."""
     chosen: LogLevel = _one_of(text.lower(), get_args(LogLevel))
     return chosen
 
 
 def log_format(text: str) -> LogFormat:
-    """For people or for machines."""
+    """Read whether the log is for people or for machines."""
     chosen: LogFormat = _one_of(text, get_args(LogFormat))
     return chosen
 
@@ -160,17 +160,17 @@ class Setting:
     def key(self) -> str:
         """The key in a settings file."""
         first, *others = self.name.split("_")
-        return first + "".join(each.capitalize() for each in others)
+        return first + "".join(word.capitalize() for word in others)
 
     def given(self, text: str) -> Any:
-        """The value of its flag. ArgumentTypeError with the reason; argparse would drop that of a ValueError."""
+        """Return the value of its flag. ArgumentTypeError with the reason; argparse would drop that of a ValueError."""
         try:
             return self.type(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
     def read(self, environment: Mapping[str, str], file: Mapping[str, str], name: Path | None = None) -> Any:
-        """The value from the environment, else the file `name`, else the default; SettingsError for a wrong one."""
+        """Return the value of the environment, of the file `name`, or the default; SettingsError for a wrong one."""
         for source, text in (
             (f"environment variable {self.env}", environment.get(self.env, "")),
             (f"setting {self.key} of settings file {name}", file.get(self.key, "")),
@@ -307,29 +307,29 @@ class Settings:
         return None if self.unhealthy_taint == "off" else self.unhealthy_taint
 
     def plugin_data(self, driver: str) -> Path:
-        """The directory that belongs to one driver."""
+        """Return the directory that belongs to one driver."""
         return self.kubelet_dir / "plugins" / driver
 
 
 def add_flags(parser: argparse._ActionsContainer, only: Container[str] | None = None) -> None:
     """Add one flag per setting, or those of some by name, and `--config` for the file."""
     parser.add_argument("--config", type=path, metavar="FILE", help=f"YAML file with settings [${CONFIG}]")
-    for each in SETTINGS if only is None else [each for each in SETTINGS if each.name in only]:
-        shown = f" (default {each.default})" if each.default else ""
-        said = f"{each.help}{shown} [${each.env}]"
-        parser.add_argument(each.flag, type=each.given, metavar=each.metavar, help=said)
+    for setting in SETTINGS if only is None else [setting for setting in SETTINGS if setting.name in only]:
+        shown = f" (default {setting.default})" if setting.default else ""
+        text = f"{setting.help}{shown} [${setting.env}]"
+        parser.add_argument(setting.flag, type=setting.given, metavar=setting.metavar, help=text)
 
 
 def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings from parsed flags, the environment and the file. SettingsError names the one that is wrong."""
-    found = os.environ if environment is None else environment
-    named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
-    file, driver = _read_file(named, {each.key for each in SETTINGS}) if named else ({}, None)
+    """Read the settings from parsed flags, the environment and the file. SettingsError names the one that is wrong."""
+    variables = os.environ if environment is None else environment
+    named = getattr(flags, "config", None) or (path(variables[CONFIG]) if variables.get(CONFIG) else None)
+    file, driver = _read_file(named, {setting.key for setting in SETTINGS}) if named else ({}, None)
     values: dict[str, Any] = {"driver": driver}
-    for each in SETTINGS:
-        given = getattr(flags, each.name, None)
-        values[each.name] = each.read(found, file, named) if given is None else given
-    if getattr(flags, "kubeconfig", None) is None and os.pathsep in found.get("KUBECONFIG", ""):
+    for setting in SETTINGS:
+        given = getattr(flags, setting.name, None)
+        values[setting.name] = setting.read(variables, file, named) if given is None else given
+    if getattr(flags, "kubeconfig", None) is None and os.pathsep in variables.get("KUBECONFIG", ""):
         values["kubeconfig"] = None  # several files, which the API client reads together
     values["node_name"] = values["node_name"] or _host_name()
     return Settings(**values)
@@ -346,32 +346,32 @@ def _host_name() -> str:
 
 
 def _read_file(path: Path, known: Collection[str]) -> tuple[dict[str, str], SettingsFile | None]:
-    """The values by key, as text, and those of the driver's section.
+    """Return the values by key, as text, and those of the driver's section.
 
     SettingsError names the file and the key or line that is wrong.
     """
     try:
-        found = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
+        content = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
     except OSError as error:
         raise SettingsError(f"cannot read settings file {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"settings file {path} is not YAML: {_problem(error)}") from error
-    if not found:
+    if not content:
         return {}, None
-    if not isinstance(found, dict):
-        raise SettingsError(f"settings file {path} must hold a mapping of settings, not {type(found).__name__}")
-    driver = _driver_section(path, found.pop(SECTION, ""))
-    for key, value in found.items():
+    if not isinstance(content, dict):
+        raise SettingsError(f"settings file {path} must hold a mapping of settings, not {type(content).__name__}")
+    driver = _driver_section(path, content.pop(SECTION, ""))
+    for key, value in content.items():
         if key not in known:
             listed = ", ".join(sorted([*known, SECTION]))
             raise SettingsError(f"settings file {path}: unknown setting {key!r}; known are {listed}")
         if not isinstance(value, str):
             raise SettingsError(f"settings file {path}: {key} must be text or a number, is {value!r}")
-    return {key: value for key, value in found.items() if value not in _NOTHING}, driver
+    return {key: value for key, value in content.items() if value not in _NOTHING}, driver
 
 
 def _driver_section(path: Path, section: Any) -> SettingsFile | None:
-    """The section for the driver, which alone knows its keys; a list is text with commas."""
+    """Return the section for the driver, which alone knows its keys; a list is text with commas."""
     if not section or section in _NOTHING:
         return None
     if not isinstance(section, dict):
@@ -379,7 +379,7 @@ def _driver_section(path: Path, section: Any) -> SettingsFile | None:
     values = {}
     for key, value in section.items():
         items = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, str) for each in items):
+        if not all(isinstance(item, str) for item in items):
             raise SettingsError(
                 f"settings file {path}: {SECTION}.{key} must be text, a number or a list of these, is {value!r}"
             )

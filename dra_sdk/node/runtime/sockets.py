@@ -102,7 +102,7 @@ class Sockets:
         Thread(target=self._retire, args=(old,), name="sockets-old", daemon=True).start()
 
     def _retire(self, old: SocketServer) -> None:
-        """Stop a server whose socket is gone, after the calls of its clients are answered."""
+        """Stop a server whose socket was removed, after the calls of its clients are answered."""
         old.drain(CALL_SECONDS)
         old.stop(LAST_SECONDS)
         if old.drain(CALL_SECONDS):

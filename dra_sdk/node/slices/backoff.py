@@ -22,7 +22,7 @@ class Backoff:
     refused_limit: the longest such delay.
     repair: before slices are written again that somebody else keeps changing, doubled each time.
     repair_limit: the longest such delay.
-    calm: how long nobody must change them until `repair` starts from the beginning.
+    calm: how long they must stay unchanged until `repair` starts from the beginning.
     """
 
     debounce: float = 0.1

@@ -98,7 +98,7 @@ class SliceCache:
     def listed(self, scope: Scope, items: Iterable[JSON], version: str) -> None:
         """Store a whole list. A slice that is not in it no longer exists, unless we wrote it after `before_list`."""
         with self._lock:
-            for name in [name for name, each in self._slices.items() if Scope.of(each) is scope]:
+            for name in [name for name, item in self._slices.items() if Scope.of(item) is scope]:
                 if name not in self._written or not _newer(self._slices[name], version):
                     del self._slices[name]
             for item in items:
@@ -169,7 +169,7 @@ def _identity(item: JSON) -> tuple[str | None, str | None]:
 
 
 def _newer(item: JSON, version: str | None) -> bool:
-    """Whether a slice is newer than a resourceVersion. Within one kind of object these are ordered numbers."""
+    """Return whether a slice is newer than a resourceVersion: within one kind of object these are ordered numbers."""
     ours = item["metadata"].get("resourceVersion")
     return bool(ours and version and ours.isdigit() and version.isdigit() and int(ours) > int(version))
 

@@ -273,10 +273,10 @@ class SliceController:
             watcher.start()
 
     def _finds_shared(self, api: KubeApi) -> bool:
-        """Whether an earlier run published slices for several nodes, which are ours even if no pool needs them now."""
+        """Return whether an earlier run published slices for several nodes: ours even if no pool needs them."""
         selection = select(Scope.CLUSTER, self._driver, self._node_name)
-        found = api.list(resource_slices(), {"fieldSelector": selection.field_selector})
-        return any(map(selection.accepts, found["items"]))
+        slices = api.list(resource_slices(), {"fieldSelector": selection.field_selector})
+        return any(map(selection.accepts, slices["items"]))
 
     def _touched(self, scope: Scope, pools: Iterable[str] | None) -> None:
         with self._changed:

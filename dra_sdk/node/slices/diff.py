@@ -177,7 +177,7 @@ def _created(spec: JSON, index: int, count: int, identity: Identity) -> JSON:
 
 
 def same(stored: JSON, wanted: JSON) -> bool:
-    """Whether the stored spec means the same as the wanted one, so that it needs no update."""
+    """Return whether the stored spec means the same as the wanted one, so that it needs no update."""
     if stored == wanted:
         return True  # usually: the server returns what it was sent
     ours, theirs = normal(wanted), normal(stored)
@@ -187,14 +187,14 @@ def same(stored: JSON, wanted: JSON) -> bool:
 
 def normal(spec: JSON) -> JSON:
     """Return a copy without empty fields and with canonical quantities."""
-    found: JSON = _pruned(spec)
-    for device in found.get("devices", ()):
+    pruned: JSON = _pruned(spec)
+    for device in pruned.get("devices", ()):
         for field in ("capacity", "consumesCounters", "nodeAllocatableResourceMappings", "nodeAllocatableResources"):
             if field in device:
                 device[field] = _canonical(device[field])
-    if "sharedCounters" in found:
-        found["sharedCounters"] = _canonical(found["sharedCounters"])
-    return found
+    if "sharedCounters" in pruned:
+        pruned["sharedCounters"] = _canonical(pruned["sharedCounters"])
+    return pruned
 
 
 def with_times(wanted: Sequence[JSON], existing: Sequence[JSON]) -> list[JSON]:
@@ -237,8 +237,8 @@ def _close(ours: str | None, theirs: str | None) -> bool:
 
 def _pruned(value: Any) -> Any:
     if isinstance(value, dict):
-        pairs = ((key, _pruned(each)) for key, each in value.items() if not (each is False and key in _FALSE_IS_UNSET))
-        return {key: each for key, each in pairs if each is not None and each not in ({}, [])}
+        pairs = ((key, _pruned(item)) for key, item in value.items() if not (item is False and key in _FALSE_IS_UNSET))
+        return {key: item for key, item in pairs if item is not None and item not in ({}, [])}
     if isinstance(value, list):
         return [_pruned(item) for item in value]
     return value
@@ -246,7 +246,7 @@ def _pruned(value: Any) -> Any:
 
 def _canonical(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _canonical(each, name) for name, each in value.items()}
+        return {name: _canonical(item, name) for name, item in value.items()}
     if isinstance(value, list):
         return [_canonical(item, key) for item in value]
     if key in _QUANTITIES and isinstance(value, (str, int)):
@@ -258,7 +258,7 @@ def _canonical(value: Any, key: str = "") -> Any:
 
 
 def index_length(count: int) -> int:
-    """How many hex digits the indexes of `count` slices have."""
+    """Return how many hex digits the indexes of `count` slices have."""
     return max(_MIN_DIGITS, len(f"{max(count - 1, 0):x}"))
 
 
@@ -282,7 +282,7 @@ def decode_index(name: str, length: int) -> int:
 
 
 def generate_name(index: int, count: int, driver: str, owner: str | None) -> str:
-    """`metadata.generateName` of one slice of a pool with `count` slices.
+    """Return `metadata.generateName` of one slice of a pool with `count` slices.
 
     Lower case, as object names must be, although a driver's name may have upper-case letters.
     """

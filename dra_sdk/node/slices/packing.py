@@ -29,17 +29,17 @@ _FIRST_WITH_RESOURCES: Final = 37
 
 
 def has_counters(slices: Sequence[JSON]) -> bool:
-    """Whether the slices have counter sets."""
+    """Return whether the slices have counter sets."""
     return any("sharedCounters" in spec for spec in slices)
 
 
 def depends_on_release(slices: Sequence[JSON]) -> bool:
-    """Whether it matters which release the slices are for."""
+    """Return whether it matters which release the slices are for."""
     return has_counters(slices) or any(_MAPPINGS in device for spec in slices for device in spec.get("devices", ()))
 
 
 def for_release(slices: Sequence[JSON], minor: int) -> list[JSON]:
-    """Planned slices as a server of 1.`minor` accepts them."""
+    """Return planned slices as a server of 1.`minor` accepts them."""
     if minor < _FIRST_WITH_RESOURCES:
         return pack_for_1_34(slices, minor)
     return [
@@ -52,7 +52,7 @@ def _with_resources(device: JSON) -> JSON:
     """Return a device with the form of 1.37 of its node allocatable resources."""
     if _MAPPINGS not in device:
         return device
-    resources = {name: {"mapping": _mapping(each)} for name, each in device[_MAPPINGS].items()}
+    resources = {name: {"mapping": _mapping(mapping)} for name, mapping in device[_MAPPINGS].items()}
     kept = {key: value for key, value in device.items() if key != _MAPPINGS}
     return {**kept, "nodeAllocatableResources": resources}
 
@@ -65,7 +65,7 @@ def _mapping(mapping: JSON) -> JSON:
 
 
 def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:
-    """Planned slices as a server of 1.`minor` accepts them. Only 1.34 needs a change.
+    """Return planned slices as a server of 1.`minor` accepts them. Only 1.34 needs a change.
 
     The order of devices stays, except that devices with counter sets in common move up to the first of them. If these
     are too many for one slice, all slices stay as planned: with the feature off, as by default, 1.34 accepts them and
@@ -137,12 +137,12 @@ def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
 
 
 def _leaders(devices: Sequence[JSON]) -> dict[str, str]:
-    """For each counter set that a device uses with others: another of its group, in a chain that ends at the first."""
-    found: dict[str, str] = {}
+    """Return for a counter set that a device uses with others another of its group; the chain ends at the first."""
+    leaders: dict[str, str] = {}
     for device in devices:
-        roots = [_leader(found, name) for name in _used(device)]
-        found.update({name: roots[0] for name in roots if name != roots[0]})
-    return found
+        roots = [_leader(leaders, name) for name in _used(device)]
+        leaders.update({name: roots[0] for name in roots if name != roots[0]})
+    return leaders
 
 
 def _leader(leaders: dict[str, str], name: str) -> str:

@@ -57,14 +57,14 @@ def api_problems(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
     from dra_sdk.wire.validation import sentence, validate  # noqa: PLC0415 (its import takes 0.1 s of each start)
 
     objects = [_object(slices, index, driver, pool) for index in range(len(slices))]
-    found: list[str] = []
+    newest: list[str] = []
     releases = [ServerProfile.of(f"1.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
     for profile in [*releases, ServerProfile.of(f"1.{NEWEST}", dict.fromkeys(GATES, True))]:
         problems = [sentence(problem, item) for item in objects for problem in validate(item, profile=profile)]
         if not problems:
             return []
-        found = found or problems
-    return found
+        newest = newest or problems
+    return newest
 
 
 def plan(
@@ -75,19 +75,19 @@ def plan(
     `node_name` is the driver's node, None for a driver that publishes for the whole cluster. `check` gives one sentence
     for each rule of the API that the slices of a pool break. Equal pools give equal plans.
     """
-    found: dict[str, PoolPlan | InvalidObjectError] = {}
+    plans: dict[str, PoolPlan | InvalidObjectError] = {}
     for pool in pools:
         name = str(pool.name)
-        if name in found:
-            found[name] = InvalidObjectError(f"pool {name}", ["there are two pools of this name"])
+        if name in plans:
+            plans[name] = InvalidObjectError(f"pool {name}", ["there are two pools of this name"])
             continue
         try:
-            found[name] = _plan(pool, driver, node_name, check)
+            plans[name] = _plan(pool, driver, node_name, check)
         except InvalidObjectError as error:
-            found[name] = _shortened(error)
+            plans[name] = _shortened(error)
         except _WRONG_TYPE as error:
-            found[name] = InvalidObjectError(f"pool {name}", [_problem(error)])
-    return found
+            plans[name] = InvalidObjectError(f"pool {name}", [_problem(error)])
+    return plans
 
 
 def resource_slices(
@@ -186,11 +186,11 @@ def _nodes(pool: ResourcePool, node_name: str | None, problems: list[str]) -> JS
 
 
 def _node_fields(node: NodeSelection, node_name: str | None, problems: list[str]) -> JSON:
-    found = node_selection_json(node, problems)
+    fields = node_selection_json(node, problems)
     if node.node_name is not None and node.node_name != node_name:
         whose = f"the driver of node {node_name}" if node_name else "a driver of the whole cluster"
         problems.append(f"node: {whose} cannot publish for node {node.node_name}; use node_selector")
-    return found
+    return fields
 
 
 def _object(slices: Sequence[JSON], index: int, driver: str, pool: str) -> JSON:

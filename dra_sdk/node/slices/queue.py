@@ -106,7 +106,7 @@ class PoolQueue:
         self.touched({*self.pools, *existing}, now)
 
     def touched(self, pools: Iterable[str], now: float) -> None:
-        """Slices of these pools changed in the API server, by us or by somebody else."""
+        """Take note that slices of these pools changed in the API server, by us or by others."""
         for name in pools:
             pool = self.pools.get(name)
             if pool is None:
@@ -178,13 +178,13 @@ class PoolQueue:
         return {pool.name: pool.problem for pool in self.pools.values() if pool.problem}
 
     def is_settled(self) -> bool:
-        """Whether the server has everything that was published, apart from fields that it drops."""
+        """Return whether the server has everything that was published, apart from fields that it drops."""
         return self.is_published and all(
             pool.settled and pool.due is None and not pool.busy and not pool.invalid for pool in self.pools.values()
         )
 
     def has_cluster_pools(self) -> bool:
-        """Whether any pool has slices for several nodes."""
+        """Return whether any pool has slices for several nodes."""
         return any(not pool.node_bound for pool in self.pools.values())
 
     def _forget(self, now: float) -> None:

@@ -77,9 +77,9 @@ class SliceWatcher:
     def _list(self) -> None:
         self._cache.before_list(self._selection.scope)
         query = {"fieldSelector": self._selection.field_selector}
-        found = self._api.list(resource_slices(), query)
-        version = str(found["metadata"]["resourceVersion"])
-        self._cache.listed(self._selection.scope, filter(self._selection.accepts, found["items"]), version)
+        slices = self._api.list(resource_slices(), query)
+        version = str(slices["metadata"]["resourceVersion"])
+        self._cache.listed(self._selection.scope, filter(self._selection.accepts, slices["items"]), version)
         self._version = version
         self._listener.changed(None)
 

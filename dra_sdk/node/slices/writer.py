@@ -182,13 +182,13 @@ class SliceWriter:
     def _read_again(self, item: JSON) -> None:
         """Read a slice again before the next attempt, because the watch may be late."""
         try:
-            found = self._api.get(resource_slice(item["metadata"]["name"]))
+            stored = self._api.get(resource_slice(item["metadata"]["name"]))
         except NotFoundError:
             self._cache.forget(item)
             return
-        if found["metadata"].get("uid") != item["metadata"].get("uid"):
+        if stored["metadata"].get("uid") != item["metadata"].get("uid"):
             self._cache.forget(item)
-        self._cache.put(found)
+        self._cache.put(stored)
 
 
 def _planned(stored: JSON) -> JSON:
@@ -197,15 +197,15 @@ def _planned(stored: JSON) -> JSON:
 
 
 def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
-    """Each field of the sent spec that the stored one lacks, as (`device gpu-0: taints`, gate)."""
+    """Return each field of the sent spec that the stored one lacks, as (`device gpu-0: taints`, gate)."""
     sent, stored = normal(sent), normal(stored)
-    found = [
+    dropped = [
         (key, _SPEC_GATES.get(key, UNKNOWN)) for key in sent if key not in {"devices", "pool"} and key not in stored
     ]
     kept = {device["name"]: device for device in stored.get("devices", ())}
     for device in sent.get("devices", ()):
-        found += _of_device(device, kept.get(device["name"]))
-    return found
+        dropped += _of_device(device, kept.get(device["name"]))
+    return dropped
 
 
 def with_hint(error: InvalidError, spec: JSON) -> InvalidError:
@@ -227,13 +227,13 @@ def _of_device(sent: JSON, stored: JSON | None) -> list[tuple[str, str]]:
     where = f"device {sent['name']}"
     if stored is None:
         return [(where, UNKNOWN)]
-    found = [(f"{where}: {key}", _DEVICE_GATES.get(key, UNKNOWN)) for key in sent if key not in stored]
+    dropped = [(f"{where}: {key}", _DEVICE_GATES.get(key, UNKNOWN)) for key in sent if key not in stored]
     for key in ("attributes", "capacity"):
         kept = stored.get(key, {})
         for name, value in sent.get(key, {}).items() if kept else ():
             if _shrunk(value, kept.get(name)):
-                found.append((f"{where}: {key} {name}", _DEVICE_GATES[key]))
-    return found
+                dropped.append((f"{where}: {key} {name}", _DEVICE_GATES[key]))
+    return dropped
 
 
 def _shrunk(sent: JSON, stored: JSON | None) -> bool:
