@@ -38,7 +38,7 @@ CHANGES_WITH_CLAIM = 64  # more files of the machine are read
 MACHINE = regular_machine(sockets=1, cores=2, threads=1)
 
 SDK = str(Path(dra_sdk.__file__).parent)
-HANDLES = "Session._answer"
+HANDLES = "NriSession._answer"
 """The function in which an event is handled, from the bytes of the request to the end of what follows the answer."""
 
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from dra_sdk.model.claim import HeldDevice
 from dra_sdk.node.prepare.cdi_specs import spec_path
-from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, Phase
+from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, ClaimPhase
 from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, state_files
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, INSTANCE_LOCK
 
 HEADINGS: Final = ("CLAIM", "UID", "DEVICES", "STATE", "FORMAT", "BOOT", "CDI")
-_STATES: Final = {Phase.STARTED: "preparing", Phase.COMPLETED: "prepared"}
+_STATES: Final = {ClaimPhase.STARTED: "preparing", ClaimPhase.COMPLETED: "prepared"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dra_sdk.errors import ApiError
 from dra_sdk.kube.api import Params
 from dra_sdk.kube.login import Session, find_source, log_in
 from dra_sdk.kube.paths import describe
-from dra_sdk.kube.transport import Observe, Request, Timeouts, Transport
+from dra_sdk.kube.transport import ApiRequest, ApiTimeouts, Observe, Transport
 from dra_sdk.kube.watching import Watch
 from dra_sdk.model import JSON
 
@@ -30,10 +30,10 @@ class KubeClient:
         *,
         source: str,
         agent: str = "dra-sdk",
-        timeouts: Timeouts | None = None,
+        timeouts: ApiTimeouts | None = None,
         observe: Observe | None = None,
     ) -> None:
-        self._timeouts = timeouts or Timeouts()
+        self._timeouts = timeouts or ApiTimeouts()
         self._transport = Transport(log_in, source, agent, self._timeouts, observe or (lambda _method, _status: None))
         self._closed = Event()
 
@@ -44,7 +44,7 @@ class KubeClient:
         *,
         context: str = "",
         agent: str = "dra-sdk",
-        timeouts: Timeouts | None = None,
+        timeouts: ApiTimeouts | None = None,
         observe: Observe | None = None,
     ) -> KubeClient:
         """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
@@ -75,7 +75,7 @@ class KubeClient:
         while True:
             timeout = deadline - time.monotonic() if patience else float("inf")
             try:
-                return self._transport.json(Request("get", "GET", path, params, timeout=timeout))
+                return self._transport.json(ApiRequest("get", "GET", path, params, timeout=timeout))
             except ApiError as error:
                 if not error.temporary:
                     raise
@@ -98,7 +98,7 @@ class KubeClient:
         """Create an object in the collection `path`; returns it as stored."""
         metadata = body.get("metadata", {})
         name = metadata.get("name") or metadata.get("generateName", "") + "…"
-        return self._transport.json(Request("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
+        return self._transport.json(ApiRequest("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
 
     def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
         """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one.
@@ -142,7 +142,7 @@ class KubeClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        request = Request("watch", "GET", path, query)
+        request = ApiRequest("watch", "GET", path, query)
         return Watch(self._transport.stream(request), request.action, silence=seconds + _WATCH_GRACE)
 
     def _json(
@@ -155,4 +155,4 @@ class KubeClient:
         body: JSON | None = None,
         content_type: str = "application/json",
     ) -> JSON:
-        return self._transport.json(Request(verb, method, path, params, body, content_type))
+        return self._transport.json(ApiRequest(verb, method, path, params, body, content_type))

@@ -42,7 +42,7 @@ class DroppedError(HttpError):
     """A connection ended before the first byte of the answer."""
 
 
-class TimedOutError(HttpError):
+class HttpTimeoutError(HttpError):
     """The deadline passed before the answer was whole."""
 
 
@@ -253,7 +253,7 @@ class ConnectionPool:
                 self.drop_idle()  # which may be dead too
                 if request.method != "GET":
                     raise
-            except TimedOutError:
+            except HttpTimeoutError:
                 self.drop_idle()
                 raise
             else:
@@ -333,9 +333,9 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _timed_out(error: OSError, message: str, dead: type[HttpError]) -> HttpError:
-    """Return TimedOutError for our own deadline, `dead` for others, such as the kernel's ETIMEDOUT with an errno."""
+    """Return HttpTimeoutError for our own deadline, `dead` for others, such as the kernel's ETIMEDOUT with an errno."""
     if isinstance(error, TimeoutError) and error.errno is None:
-        return TimedOutError(message)
+        return HttpTimeoutError(message)
     return dead(_reason(error))
 
 

@@ -29,7 +29,7 @@ Observe = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class ApiTimeouts:
     """How long to wait, in seconds.
 
     connect: for a connection, with TLS.
@@ -42,7 +42,7 @@ class Timeouts:
     watch: float = 300.0
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """What to send.
 
     verb: the API's verb, such as `list`, as errors name it.
@@ -52,7 +52,7 @@ class Request(NamedTuple):
     body: the object to send.
     content_type: the media type of the body.
     subject: the object as errors name it; by default that of `path`.
-    timeout: seconds for the whole answer, if less than `Timeouts.answer`.
+    timeout: seconds for the whole answer, if less than `ApiTimeouts.answer`.
     """
 
     verb: str
@@ -89,7 +89,7 @@ class Transport:
         log_in: Callable[[], Session],
         source: str,
         agent: str,
-        timeouts: Timeouts,
+        timeouts: ApiTimeouts,
         observe: Observe = lambda _method, _status: None,
     ) -> None:
         self._observe = observe
@@ -110,7 +110,7 @@ class Transport:
         """Close idle connections; requests in progress end by themselves."""
         self._connected.pool.close()
 
-    def json(self, request: Request) -> JSON:
+    def json(self, request: ApiRequest) -> JSON:
         """Send, and read the answer as one JSON object. ApiError names the object and the problem."""
         limit = _LIST if request.verb == "list" else _OBJECT
 
@@ -123,7 +123,7 @@ class Transport:
             raise error_of(request.action, response.status, body, response.headers, hint)
         return self._decoded(request, body)
 
-    def stream(self, request: Request) -> HttpResponse:
+    def stream(self, request: ApiRequest) -> HttpResponse:
         """Send, and return a successful answer with its body unread; ApiError otherwise."""
 
         def exchange(connected: _Connected, deadline: float) -> tuple[HttpResponse, bytes]:
@@ -142,7 +142,7 @@ class Transport:
         return response
 
     def _send(
-        self, request: Request, exchange: Callable[[_Connected, float], tuple[HttpResponse, bytes]]
+        self, request: ApiRequest, exchange: Callable[[_Connected, float], tuple[HttpResponse, bytes]]
     ) -> tuple[HttpResponse, bytes]:
         """Send once, and after a 401 once more with new credentials."""
         deadline = time.monotonic() + min(self._timeouts.answer, request.timeout)
@@ -154,7 +154,7 @@ class Transport:
 
     def _observed(
         self,
-        request: Request,
+        request: ApiRequest,
         exchange: Callable[[_Connected, float], tuple[HttpResponse, bytes]],
         connected: _Connected,
         deadline: float,
@@ -168,7 +168,7 @@ class Transport:
         self._observe(request.method, response.status)
         return response, body
 
-    def _encoded(self, session: Session, request: Request) -> HttpRequest:
+    def _encoded(self, session: Session, request: ApiRequest) -> HttpRequest:
         headers, content = dict(self._headers), None
         if request.body is not None:
             content = json.dumps(request.body, separators=(",", ":"), allow_nan=False).encode()
@@ -178,7 +178,7 @@ class Transport:
         query = f"?{urlencode(request.params)}" if request.params else ""
         return HttpRequest(request.method, f"{session.base_path}{request.path}{query}", headers, content)
 
-    def _decoded(self, request: Request, body: bytes) -> JSON:
+    def _decoded(self, request: ApiRequest, body: bytes) -> JSON:
         try:
             answer: Any = json.loads(body.decode())  # with bytes, it would try UTF-16 first
         except RecursionError as error:

@@ -15,7 +15,7 @@ import pytest
 from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.node.files import claim_lock
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, ClaimPhase, encode
 from dra_sdk.node.prepare.state_files import read_checkpoint
 from dra_sdk.node.runtime.instance import InstanceLock
 from tests.cli.cards import NAME
@@ -178,7 +178,7 @@ def test_repairing_says_what_comes_next_and_keeps_the_damaged_file(place: Place)
     assert kept.read_bytes() == damaged
     found = read_checkpoint(path)
     assert isinstance(found, Checkpoint)
-    assert (found.claim.uid, found.phase) == ("u-1", Phase.STARTED)
+    assert (found.claim.uid, found.phase) == ("u-1", ClaimPhase.STARTED)
     assert found.claim.devices == (HeldDevice("r", "node-a", "card0"),)
     again = place.run("repair", "u-1")
     assert (again.status, again.out) == (0, f"state file {path} is not damaged, so there is nothing to repair\n")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from dra_sdk.kube import client
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.node.runtime import claims_api
 from dra_sdk.node.runtime.sockets import SERVICE_THREADS
 from dra_sdk.testing.waiting import LONG, wait
@@ -148,7 +148,7 @@ def test_a_server_that_comes_back_while_we_wait(fresh: Inside, monkeypatch: pyte
 
 
 def test_a_server_that_never_answers(fresh: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "Timeouts", partial(Timeouts, answer=1.0))
+    monkeypatch.setattr(client, "Timeouts", partial(ApiTimeouts, answer=1.0))
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()

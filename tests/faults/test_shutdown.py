@@ -14,7 +14,7 @@ import pytest
 
 from dra_sdk.kube import client
 from dra_sdk.kube import kubeconfig as kubeconfig_files
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.node.prepare.engine import Preparer
@@ -64,7 +64,7 @@ class PatientDriver(HastyDriver):
         super().__init__()
         for module, name, value in (
             (claims_api, "FETCH_SECONDS", FOREVER),
-            (client, "Timeouts", partial(Timeouts, answer=FOREVER)),
+            (client, "Timeouts", partial(ApiTimeouts, answer=FOREVER)),
             (kubeconfig_files, "PLUGIN_SECONDS", FOREVER),
         ):
             setattr(module, name, value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.testing.waiting import LONG
 from tests.kube.scripted import Answer, Asked, ScriptedServer, kubeconfig
 
@@ -26,11 +26,11 @@ def connect(tmp_path: Path) -> Iterator[Callable[..., KubeClient]]:
     with ExitStack() as stack:
 
         def make(
-            server: str, user: dict[str, Any] | None = None, timeouts: Timeouts | None = None, **cluster: Any
+            server: str, user: dict[str, Any] | None = None, timeouts: ApiTimeouts | None = None, **cluster: Any
         ) -> KubeClient:
             path = tmp_path / "kubeconfig"
             path.write_text(kubeconfig(server, user, **cluster))
-            client = KubeClient.connect(path, timeouts=timeouts or Timeouts(LONG, LONG, 60))
+            client = KubeClient.connect(path, timeouts=timeouts or ApiTimeouts(LONG, LONG, 60))
             stack.callback(client.close)
             return client
 

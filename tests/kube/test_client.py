@@ -11,7 +11,7 @@ import pytest
 
 from dra_sdk.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from dra_sdk.kube import paths
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.testing.waiting import LONG, wait
 from tests.kube.scripted import Answer, Asked
 
@@ -114,7 +114,7 @@ def test_nobody_listens(serve, connect):
 def test_no_answer_in_time(serve, connect):
     release = threading.Event()
     server = serve(lambda _: Answer({"waited": release.wait(LONG)}))
-    client = connect(server.url, timeouts=Timeouts(LONG, 0.1, 60))
+    client = connect(server.url, timeouts=ApiTimeouts(LONG, 0.1, 60))
     with pytest.raises(UnreachableError, match="was not complete in time"):
         client.get("/version")
     wait(lambda: server.asked)  # a busy one takes a request late

@@ -16,7 +16,7 @@ import trustme
 from dra_sdk.errors import NotFoundError, SettingsError, UnreachableError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.http import HttpError, HttpRequest
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.testing.waiting import LONG
 from tests.kube.scripted import Answer, Asked, ScriptedServer
 
@@ -59,7 +59,7 @@ def test_after_a_silence_no_kept_connection_is_trusted(serve: Serve, connect: Co
             release.wait(20)
         return Answer({"peer": asked.peer})
 
-    client = connect(serve(answer).url, timeouts=Timeouts(20, 1, 60))
+    client = connect(serve(answer).url, timeouts=ApiTimeouts(20, 1, 60))
     with ThreadPoolExecutor(2) as pool:
         silent.update(each.result()["peer"] for each in [pool.submit(client.get, "/both") for _ in range(2)])
     with pytest.raises(UnreachableError, match="was not complete in time"):
@@ -131,7 +131,7 @@ def trickle(pieces: Iterator[bytes], stop: Event) -> Iterator[bytes]:
 def test_a_deadline_bounds_the_whole_answer_however_often_a_byte_comes(serve: Serve, connect: Connect) -> None:
     stop = Event()
     server = serve(lambda _: Answer(stream=trickle((b" " for _ in range(100_000)), stop)))
-    client = connect(server.url, timeouts=Timeouts(LONG, 0.5, 60))
+    client = connect(server.url, timeouts=ApiTimeouts(LONG, 0.5, 60))
     with pytest.raises(UnreachableError, match=r"get /version: .* the answer was not complete in time"):
         client.get("/version")
     assert len(server.asked) == 1
@@ -142,7 +142,7 @@ def test_patience_is_a_deadline_for_the_whole_call(serve: Serve, connect: Connec
     stop = Event()
     server = serve(lambda _: Answer(stream=trickle((b" " for _ in range(100_000)), stop)))
     with pytest.raises(UnreachableError, match="was not complete in time"):
-        connect(server.url, timeouts=Timeouts(LONG, LONG, 60)).get("/version", patience=0.5)
+        connect(server.url, timeouts=ApiTimeouts(LONG, LONG, 60)).get("/version", patience=0.5)
     stop.set()
 
 

@@ -55,7 +55,7 @@ Listener = Callable[[Sequence[HealthChange]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _LatestHealth:
     health: DeviceHealth
     since: float
 
@@ -75,7 +75,7 @@ class HealthFeed:
         self._driver, self._pool, self._clock = driver, pool, clock
         self._reporting = RLock()  # keeps listeners in the order of the reports
         self._changed = Condition()
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, _LatestHealth] = {}
         self._waiting: dict[str, set[Key]] = {}
         self._listeners: list[Listener] = []
         self._closed = False
@@ -155,7 +155,7 @@ class HealthFeed:
             now = self._clock()
             # Stale entries are dropped, so that names which a driver no longer uses do not accumulate.
             known = {key: entry for key, entry in self._entries.items() if entry.fresh(now)}
-            self._entries = known | {key: _Entry(health, now) for key, health in reported.items()}
+            self._entries = known | {key: _LatestHealth(health, now) for key, health in reported.items()}
             for waiting in list(self._waiting.values()):
                 waiting.update(reported)
             self._changed.notify_all()

@@ -48,7 +48,7 @@ def plugin_services(
     prepare: Prepare, unprepare: Unprepare, observe: CallObserver | None = None
 ) -> dict[str, dict[str, Method]]:
     """Return the handlers of every version, by wire name of the service."""
-    return {name: _Version(wire, prepare, unprepare, observe).methods() for name, wire in VERSIONS.values()}
+    return {name: _PluginVersion(wire, prepare, unprepare, observe).methods() for name, wire in VERSIONS.values()}
 
 
 def probe(socket: Path) -> None:
@@ -58,7 +58,7 @@ def probe(socket: Path) -> None:
     call(socket, method, request, response, PROBE_SECONDS)
 
 
-class _Version:
+class _PluginVersion:
     """One version of the API over the same two functions."""
 
     def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare, observe: CallObserver | None) -> None:

@@ -36,10 +36,12 @@ HEALTH_VERSIONS: dict[str, tuple[str, ModuleType]] = {
 
 def health_services(follow: Follow, wake: Wake) -> dict[str, dict[str, Method]]:
     """Return the handlers of every version, by wire name of the service."""
-    return {service: _Version(service, wire, follow, wake).methods() for service, wire in HEALTH_VERSIONS.values()}
+    return {
+        service: _HealthVersion(service, wire, follow, wake).methods() for service, wire in HEALTH_VERSIONS.values()
+    }
 
 
-class _Version:
+class _HealthVersion:
     """One version of the API and its one stream."""
 
     def __init__(self, service: str, wire: Any, follow: Follow, wake: Wake) -> None:

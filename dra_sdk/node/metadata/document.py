@@ -21,7 +21,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.device import AttributeValue, Version
 from dra_sdk.model.device import Device as PublishedDevice
-from dra_sdk.model.status import NetworkData as ReportedNetwork
+from dra_sdk.model.status import NetworkData
 from dra_sdk.wire.slice import device_json
 from dra_sdk.wire.validation import check_device
 from dra_sdk.wire.validation.names import pool_name
@@ -38,7 +38,7 @@ ATTRIBUTES_LIMIT: Final = 32
 """How many attributes a device may have; a list counts as one, and releases differ in how many items are allowed."""
 
 
-class _Part(BaseModel):
+class _MetadataModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, strict=True)
 
     @model_validator(mode="before")
@@ -47,7 +47,7 @@ class _Part(BaseModel):
         return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
-class Attribute(_Part):
+class Attribute(_MetadataModel):
     """One attribute; exactly one field is set, that of its type."""
 
     bool_value: bool | None = Field(default=None, alias="bool")
@@ -70,7 +70,7 @@ class Attribute(_Part):
         return next((value for value in known if value is not None), None)
 
 
-class NetworkData(_Part):
+class NetworkDeviceData(_MetadataModel):
     """How a network device looks in the pod; `ips` are addresses with a prefix such as `10.9.8.7/24`."""
 
     interface_name: str | None = None
@@ -78,24 +78,24 @@ class NetworkData(_Part):
     hardware_address: str | None = None
 
 
-class Device(_Part):
+class Device(_MetadataModel):
     """One allocated device."""
 
     driver: str
     pool: str
     name: str
     attributes: dict[str, Attribute] = {}
-    network_data: NetworkData | None = None
+    network_data: NetworkDeviceData | None = None
 
 
-class Request(_Part):
+class DeviceMetadataRequest(_MetadataModel):
     """The devices of one request, or of `request/subrequest` where alternatives were asked for."""
 
     name: str
     devices: list[Device] = []
 
 
-class Identity(_Part):
+class Identity(_MetadataModel):
     """The identity of the claim; `generation` begins with 1 and grows with each change."""
 
     name: str = ""
@@ -104,14 +104,14 @@ class Identity(_Part):
     generation: int = 0
 
 
-class DeviceMetadata(_Part):
+class DeviceMetadata(_MetadataModel):
     """One document; `pod_claim_name` is the claim's name in its pod if the claim was made from a template."""
 
     metadata: Identity = Identity()
     pod_claim_name: str | None = None
-    requests: list[Request] = []
+    requests: list[DeviceMetadataRequest] = []
 
-    def request(self, name: str) -> Request | None:
+    def request(self, name: str) -> DeviceMetadataRequest | None:
         """Return the entry of a request, None if there is none of this name."""
         return next((request for request in self.requests if request.name == name), None)
 
@@ -146,7 +146,7 @@ def device_entry(driver: str, device: PreparedDevice) -> JSON:
     return {key: entry[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in entry}
 
 
-def _network_json(data: ReportedNetwork) -> JSON:
+def _network_json(data: NetworkData) -> JSON:
     fields = {
         "interfaceName": data.interface_name,
         "ips": list(data.ips),
@@ -155,7 +155,7 @@ def _network_json(data: ReportedNetwork) -> JSON:
     return {key: value for key, value in fields.items() if value}
 
 
-def _network_problems(data: ReportedNetwork) -> Iterator[str]:
+def _network_problems(data: NetworkData) -> Iterator[str]:
     limits = (
         ("interface_name", data.interface_name, INTERFACE_NAME_LIMIT),
         ("hardware_address", data.hardware_address, HARDWARE_ADDRESS_LIMIT),

@@ -19,7 +19,7 @@ from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import ContainerResources
 from dra_sdk.model.driver import Node
-from dra_sdk.node.nri.containers import ContainerTable, Snapshot, Updates
+from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable, Updates
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.messages import updates_of
 from dra_sdk.node.nri.plugin import NriPlugin
@@ -102,7 +102,7 @@ class ContainerUpdates:
                 self._not_started.clear()
             return self._others
 
-    def wanted(self, snapshot: Snapshot, *, created: str = "") -> dict[str, ContainerResources]:
+    def wanted(self, snapshot: ContainerSnapshot, *, created: str = "") -> dict[str, ContainerResources]:
         """Return what the hook wants, by container id. StartRefusedError if it refuses the container `created`."""
         if not self._has_hook:
             return {}
@@ -111,7 +111,7 @@ class ContainerUpdates:
             raise StartRefusedError(str(refusal)) from refusal
         return {name: wanted for name, wanted in answer.items() if isinstance(wanted, ContainerResources)}
 
-    def lacking(self, snapshot: Snapshot) -> dict[str, ContainerResources]:
+    def lacking(self, snapshot: ContainerSnapshot) -> dict[str, ContainerResources]:
         """Return what containers do not have yet of what the hook wants."""
         return self._table.differences(self.wanted(snapshot))
 

@@ -100,7 +100,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ContainerSnapshot:
     """The claims and containers of the node at one moment: what hooks about containers get.
 
     held: all claims that hold devices of the driver.
@@ -110,7 +110,7 @@ class Snapshot:
     held: Sequence[HeldClaim]
     containers: Mapping[str, Container]
 
-    def changed(self, name: str, resources: ContainerResources) -> Snapshot:
+    def changed(self, name: str, resources: ContainerResources) -> ContainerSnapshot:
         """Return the snapshot in which a container has these resources too. Ignore an unknown id."""
         if name not in self.containers or resources == ContainerResources():
             return self
@@ -238,16 +238,18 @@ class ContainerTable:
         """Return whether a claim was reserved for the pod with this UID when it was prepared."""
         return any(pod in claim.pods for claim in self._held())
 
-    def snapshot(self, only: str = "") -> Snapshot:
+    def snapshot(self, only: str = "") -> ContainerSnapshot:
         """Return all claims, and all containers with theirs, or only the one with this id."""
         held = self._held()
         claims = _by_id(held)
         with self._lock:
             of_pods = self._claims_of_pods(claims)
             names = self._containers.keys() & {only} if only else self._containers
-            return Snapshot(held, {name: _with_claims(self._containers[name], claims, of_pods) for name in names})
+            return ContainerSnapshot(
+                held, {name: _with_claims(self._containers[name], claims, of_pods) for name in names}
+            )
 
-    def check(self, container: str, snapshot: Snapshot) -> Container:
+    def check(self, container: str, snapshot: ContainerSnapshot) -> Container:
         """Return a container of the snapshot. ClaimError if it uses a claim or request that is not prepared."""
         with self._lock:
             known = self._containers.get(container)

@@ -22,18 +22,18 @@ from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, Report
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.container_updates import ContainerUpdates
-from dra_sdk.node.nri.containers import ContainerTable, Snapshot
+from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable
 from dra_sdk.node.nri.events import Event, EventCall, RuntimeInfo
 from dra_sdk.node.nri.messages import adjustment_of, resources_of, updates_of
 from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.reports import Reports
 from dra_sdk.node.nri.sandboxes import Sandboxes
-from dra_sdk.node.nri.session import FailurePolicy, Response, StartRefusedError, Subscription
+from dra_sdk.node.nri.session import EventResponse, FailurePolicy, StartRefusedError, Subscription
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 log = logging.getLogger(__name__)
 Measure = Callable[[str], AbstractContextManager[None]]
-Handler = Callable[[Any], Message | Response | None]
+Handler = Callable[[Any], Message | EventResponse | None]
 
 
 class DriverPlugin:
@@ -126,7 +126,7 @@ class DriverPlugin:
             for event, (handler, policy) in handlers.items()
         }
 
-    def _handle(self, call: EventCall, handler: Handler, request: Any) -> Response:
+    def _handle(self, call: EventCall, handler: Handler, request: Any) -> EventResponse:
         with self._measure(call.method):
             return self._reports.after_answer(partial(handler, request), call.response)
 
@@ -178,7 +178,7 @@ class DriverPlugin:
             self._table.record(updates)
             return updates_of(updates)
 
-    def _warn(self, snapshot: Snapshot) -> None:
+    def _warn(self, snapshot: ContainerSnapshot) -> None:
         """Log containers that were created while the driver was away, and would have been refused."""
         for name in snapshot.containers:
             try:
@@ -186,7 +186,7 @@ class DriverPlugin:
             except DraError as error:
                 log.warning("%s; it was created without the driver", error)
 
-    def _create(self, request: pb.CreateContainerRequest) -> Response:
+    def _create(self, request: pb.CreateContainerRequest) -> EventResponse:
         name, others = request.container.id, self._updates.begin()
         self._table.add(request.pod, request.container)
         try:
@@ -205,9 +205,9 @@ class DriverPlugin:
         own = own.changed(adjustment.resources)
         lacking = container.resources.different(own)
         answer = pb.CreateContainerResponse(update=updates_of(updates), adjust=adjustment_of(adjustment, lacking))
-        return Response(answer, partial(self._updates.answered, {**updates, name: own}, others))
+        return EventResponse(answer, partial(self._updates.answered, {**updates, name: own}, others))
 
-    def _snapshot(self, container: str) -> Snapshot:
+    def _snapshot(self, container: str) -> ContainerSnapshot:
         """Return what is known at an event about a container; of the others only if a hook wants to know."""
         return self._table.snapshot("" if self._synchronizes else container)
 
@@ -217,7 +217,7 @@ class DriverPlugin:
         except (PermanentError, RetriableError) as error:
             raise StartRefusedError(str(error)) from error
 
-    def _resize(self, request: pb.UpdateContainerRequest) -> Response:
+    def _resize(self, request: pb.UpdateContainerRequest) -> EventResponse:
         """Answer a change of a container's resources. The runtime would set again what it knows of the others."""
         name, asked = request.container.id, resources_of(request.linux_resources)
         others, before = self._updates.begin(), self._table.adjusted(name)
@@ -235,9 +235,9 @@ class DriverPlugin:
             updates[name] = own
         self._table.update(name, asked)
         answer = pb.UpdateContainerResponse(update=updates_of(updates, required=name))
-        return Response(answer, partial(self._updates.answered, updates, others))
+        return EventResponse(answer, partial(self._updates.answered, updates, others))
 
-    def _stop_container(self, request: pb.StopContainerRequest) -> Response | None:
+    def _stop_container(self, request: pb.StopContainerRequest) -> EventResponse | None:
         others = self._updates.begin()
         if not self._table.remove(request.container.id):
             return None
@@ -247,7 +247,7 @@ class DriverPlugin:
             self._updates.request()
             raise
         answer = pb.StopContainerResponse(update=updates_of(updates))
-        return Response(answer, partial(self._updates.answered, updates, others))
+        return EventResponse(answer, partial(self._updates.answered, updates, others))
 
     def _remove(self, request: pb.ContainerEvent) -> None:
         if self._table.remove(request.container.id):  # it was not stopped before

@@ -22,7 +22,7 @@ from dra_sdk.hardware.host_paths import follow
 from dra_sdk.node.nri import events
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.handler_threads import HandlerThreads
-from dra_sdk.node.nri.session import Plugin, Session, SessionLimits, Subscription, Synchronize
+from dra_sdk.node.nri.session import NriSession, PluginDescription, SessionLimits, Subscription, Synchronize
 from dra_sdk.node.threads import RestartingThread
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -142,11 +142,11 @@ class NriPlugin:
         self._options = options
         self._peer = f"the socket of {SOCKET_VARIABLE}" if launch else str(options.path)
         self._connection = launch.connection if launch else None
-        self._plugin = Plugin(name, index, synchronize, subscriptions)
+        self._plugin = PluginDescription(name, index, synchronize, subscriptions)
         self._handlers = HandlerThreads(f"nri-{name}")
         self._thread = RestartingThread(f"NRI plugin {name}", self._run)
         self._changed = Condition()
-        self._session: Session | None = None
+        self._session: NriSession | None = None
         self._runtime: RuntimeInfo | None = None
         self._connections = 0
         self._stopped = False
@@ -230,7 +230,7 @@ class NriPlugin:
 
     def _use(self, sock: socket.socket, stop: Event) -> None:
         """Use a connected socket until the connection ends; NriError if it did not end in order or by `stop`."""
-        session = Session(sock, self._peer, self._plugin, self._handlers, self._options.limits)
+        session = NriSession(sock, self._peer, self._plugin, self._handlers, self._options.limits)
         with self._changed:
             if self._stopped:
                 session.close()

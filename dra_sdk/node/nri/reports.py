@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.container import Report
 from dra_sdk.model.status import DeviceStatus
-from dra_sdk.node.nri.session import Response
+from dra_sdk.node.nri.session import EventResponse
 
 
 class Reports:
@@ -40,7 +40,9 @@ class Reports:
         if not getattr(self._thread, "keeps", False):
             self.send()
 
-    def after_answer(self, handle: Callable[[], Message | Response | None], empty: Callable[[], Message]) -> Response:
+    def after_answer(
+        self, handle: Callable[[], Message | EventResponse | None], empty: Callable[[], Message]
+    ) -> EventResponse:
         """Handle an event. What this thread reports is sent after the answer; after an exception at once.
 
         empty: makes the answer if `handle` returns None.
@@ -53,7 +55,9 @@ class Reports:
             raise
         finally:
             self._thread.keeps = False
-        response = answer if isinstance(answer, Response) else Response(answer or empty(), lambda _in_time: None)
+        response = (
+            answer if isinstance(answer, EventResponse) else EventResponse(answer or empty(), lambda _in_time: None)
+        )
         return replace(response, sent=partial(self._sent, response.sent))
 
     def _sent(self, sent: Callable[[bool], None], in_time: bool) -> None:

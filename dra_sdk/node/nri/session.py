@@ -25,7 +25,7 @@ from dra_sdk.errors import DraError, NriError, one_line, raised_at
 from dra_sdk.node.nri.events import BY_METHOD, PLUGIN, RUNTIME, Event, RuntimeInfo, from_state_change, mask
 from dra_sdk.node.nri.handler_threads import HandlerThreads
 from dra_sdk.node.nri.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from dra_sdk.node.nri.ttrpc import Call, Code, TtrpcClient, TtrpcError, TtrpcServer
+from dra_sdk.node.nri.ttrpc import Code, TtrpcCall, TtrpcClient, TtrpcError, TtrpcServer
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class FailurePolicy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Response:
+class EventResponse:
     """A response of a handler that needs to know whether it was sent.
 
     message: the response.
@@ -75,12 +75,12 @@ class Subscription:
     failure_policy: what is answered if `handle` raises or is late; a function gets the request and must be quick.
     """
 
-    handle: Callable[[Any], Message | Response | None]
+    handle: Callable[[Any], Message | EventResponse | None]
     failure_policy: FailurePolicy | Callable[[Any], FailurePolicy] = FailurePolicy.FAIL
 
 
 @dataclass(frozen=True)
-class Plugin:
+class PluginDescription:
     """What a session needs to know of its plugin.
 
     name: letters, digits and `_.+-`.
@@ -107,11 +107,11 @@ class SessionLimits:
     synchronize: float = 60.0
 
 
-class Session:
+class NriSession:
     """A connected socket on which a plugin registers and answers calls."""
 
     def __init__(
-        self, sock: socket.socket, peer: str, plugin: Plugin, threads: HandlerThreads, limits: SessionLimits
+        self, sock: socket.socket, peer: str, plugin: PluginDescription, threads: HandlerThreads, limits: SessionLimits
     ) -> None:
         self.peer = peer
         self._plugin, self._threads, self._limits = plugin, threads, limits
@@ -181,7 +181,7 @@ class Session:
 
     # Calls of the runtime, from here on; on the reader's thread first, then on one of `threads`.
 
-    def _handle(self, call: Call) -> None:
+    def _handle(self, call: TtrpcCall) -> None:
         timeout = self._runtime.request_timeout if self._runtime else DEFAULT_TIMEOUT
         seconds = SHARE * min(timeout, call.timeout or timeout)
         answer = _Answer(call, self.peer, seconds)
@@ -286,7 +286,7 @@ class Session:
         except BaseException as error:  # noqa: BLE001 (an author's code)
             answer.fail(_problem(error), error)
             return
-        response = returned.message if isinstance(returned, Response) else returned
+        response = returned.message if isinstance(returned, EventResponse) else returned
         if response is not None and not isinstance(response, event.call.response):
             answer.fail(f"the handler returned {type(response).__name__}, not {event.call.response.__name__}")
             return
@@ -296,7 +296,7 @@ class Session:
             if not in_time:
                 log.warning("%s: %s: the handler has returned, too late", self.peer, answer.subject)
         finally:
-            if isinstance(returned, Response):
+            if isinstance(returned, EventResponse):
                 returned.sent(in_time)
 
 
@@ -307,7 +307,7 @@ class _Answer:
     subject: the method, and the container or pod when it is known.
     """
 
-    def __init__(self, call: Call, peer: str, seconds: float) -> None:
+    def __init__(self, call: TtrpcCall, peer: str, seconds: float) -> None:
         self.call, self.seconds = call, seconds
         self.subject = call.method
         self._peer = peer

@@ -63,7 +63,7 @@ class TtrpcError(NriError):
         self.code = code
 
 
-class Frame(NamedTuple):
+class TtrpcFrame(NamedTuple):
     """One frame.
 
     stream: the number of the call.
@@ -87,7 +87,7 @@ class FrameDecoder:
         self._buffer = bytearray()
         self._skip = 0
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[TtrpcFrame]:
         """Return the frames that `data` completes; NriError if it cannot be ttrpc."""
         if self._skip:
             skipped = min(self._skip, len(data))
@@ -101,17 +101,17 @@ class FrameDecoder:
                 raise NriError(f"received bytes that are not ttrpc: a frame of type {kind} with {length} bytes")
             end = _HEADER.size + length
             if length > MAX_DATA:
-                frames.append(Frame(stream, kind, b"", flags, length))
+                frames.append(TtrpcFrame(stream, kind, b"", flags, length))
                 self._skip = max(0, end - len(self._buffer))
             elif len(self._buffer) < end:
                 break
             else:
-                frames.append(Frame(stream, kind, bytes(self._buffer[_HEADER.size : end]), flags))
+                frames.append(TtrpcFrame(stream, kind, bytes(self._buffer[_HEADER.size : end]), flags))
             del self._buffer[:end]
         return frames
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: TtrpcFrame) -> bytes:
     """Return the bytes of a frame; TtrpcError RESOURCE_EXHAUSTED if its data is longer than MAX_DATA."""
     if len(frame.data) > MAX_DATA:
         raise TtrpcError(Code.RESOURCE_EXHAUSTED, f"a message has {len(frame.data)} bytes; the limit is {MAX_DATA}")
@@ -186,7 +186,7 @@ class TtrpcClient:
                 stream = self._stream + 2
                 self._pending[stream] = future
             try:
-                self._write(encode(Frame(stream, REQUEST, data)))
+                self._write(encode(TtrpcFrame(stream, REQUEST, data)))
             except NriError as error:
                 with self._lock:
                     self._pending.pop(stream, None)
@@ -201,7 +201,7 @@ class TtrpcClient:
         return TtrpcError(code, f"{where}{method} failed with {name}: {message}")
 
 
-def _response(frame: Frame) -> pb.Response:
+def _response(frame: TtrpcFrame) -> pb.Response:
     if frame.rejected:
         text = f"the answer has {frame.rejected} bytes; the limit is {MAX_DATA}"
         return pb.Response(status=pb.Status(code=Code.RESOURCE_EXHAUSTED, message=text))
@@ -211,7 +211,7 @@ def _response(frame: Frame) -> pb.Response:
         raise NriError("received a response that cannot be decoded") from error
 
 
-class Call:
+class TtrpcCall:
     """A call of the peer. It is answered once; what comes later is dropped.
 
     service: its full name.
@@ -241,10 +241,10 @@ class Call:
                 return False
             self._answered = True
         try:
-            data = encode(Frame(self._stream, RESPONSE, response.SerializeToString()))
+            data = encode(TtrpcFrame(self._stream, RESPONSE, response.SerializeToString()))
         except TtrpcError as error:
             status = pb.Status(code=error.code, message=f"the answer to {self.method}: {error}")
-            data = encode(Frame(self._stream, RESPONSE, pb.Response(status=status).SerializeToString()))
+            data = encode(TtrpcFrame(self._stream, RESPONSE, pb.Response(status=status).SerializeToString()))
         self._write(data)
         return True
 
@@ -257,7 +257,7 @@ class TtrpcServer:
     """
 
     def __init__(
-        self, write: Write, handle: Callable[[Call], None], refuse: Callable[[Callable[[], object]], None]
+        self, write: Write, handle: Callable[[TtrpcCall], None], refuse: Callable[[Callable[[], object]], None]
     ) -> None:
         self._write, self._handle, self._refuse = write, handle, refuse
         self._decoder = FrameDecoder()
@@ -270,12 +270,12 @@ class TtrpcServer:
                 raise NriError("received a response without a request")
             self._take(frame)
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: TtrpcFrame) -> None:
         try:
             request = pb.Request() if frame.kind == DATA else pb.Request.FromString(frame.data)
         except DecodeError as error:
             raise NriError("received a request that cannot be decoded") from error
-        call = Call(request, frame.stream, self._write)
+        call = TtrpcCall(request, frame.stream, self._write)
         if frame.kind == DATA or frame.flags & _REMOTE_OPEN:
             self._refuse(lambda: call.fail(Code.UNIMPLEMENTED, "streams of data are not supported"))
         elif frame.stream % 2 == 0 or frame.stream <= self._last:

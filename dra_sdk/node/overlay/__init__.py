@@ -25,7 +25,7 @@ DeviceTaints of resource.k8s.io/v1.
 
 from __future__ import annotations
 
-from dra_sdk.node.overlay.apply import Overlaid, Overlay, Rule
+from dra_sdk.node.overlay.apply import Overlaid, Overlay, OverlayRule
 from dra_sdk.node.overlay.file import OverlayError, load
 
-__all__ = ["Overlaid", "Overlay", "OverlayError", "Rule", "load"]
+__all__ = ["Overlaid", "Overlay", "OverlayError", "OverlayRule", "load"]

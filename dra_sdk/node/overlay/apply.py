@@ -13,7 +13,7 @@ from dra_sdk.texts import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class OverlayRule:
     """What to add to which devices.
 
     where: its place in the file, such as `rules[2]`.
@@ -62,7 +62,7 @@ class Overlay:
     """
 
     source: str
-    rules: tuple[Rule, ...]
+    rules: tuple[OverlayRule, ...]
 
     def apply(self, pools: Sequence[ResourcePool], *, driver: str, node: str) -> Overlaid:
         """Apply all rules for a node to the pools that a driver has there.
@@ -75,12 +75,12 @@ class Overlay:
         rules = [rule for rule in self.rules if rule.concerns(node)]
         if not rules:
             return Overlaid(list(pools), [])
-        problems = _Problems(self.source)
+        problems = _OverlayProblems(self.source)
         return Overlaid([_pool(pool, rules, driver, problems) for pool in pools], problems.sentences())
 
 
 @dataclass(slots=True)
-class _Problems:
+class _OverlayProblems:
     """Problems by rule and field, with one sentence for all devices that have the same one."""
 
     source: str
@@ -97,14 +97,14 @@ class _Problems:
         return made
 
 
-def _pool(pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems) -> ResourcePool:
+def _pool(pool: ResourcePool, rules: Sequence[OverlayRule], driver: str, problems: _OverlayProblems) -> ResourcePool:
     devices = [_device(device, pool, rules, driver, problems) for device in pool.devices]
     changed = any(new is not old for new, old in zip(devices, pool.devices, strict=True))
     return replace(pool, devices=[device for device in devices if device is not None]) if changed else pool
 
 
 def _device(
-    device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems
+    device: Device, pool: ResourcePool, rules: Sequence[OverlayRule], driver: str, problems: _OverlayProblems
 ) -> Device | None:
     """Return the device with everything that rules add; None if it is not published."""
     view = DeviceView.of(device, driver)
@@ -125,7 +125,7 @@ def _device(
 class _Changes:
     """One device, and what rules add to it."""
 
-    def __init__(self, device: Device, name: str, driver: str, problems: _Problems) -> None:
+    def __init__(self, device: Device, name: str, driver: str, problems: _OverlayProblems) -> None:
         self.name = name
         self._device, self._driver, self._problems = device, driver, problems
         self._attributes = dict(device.attributes)
@@ -134,7 +134,7 @@ class _Changes:
         self._taints = {(taint.key, taint.effect): taint for taint in device.taints}
         self._changed = False
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: OverlayRule) -> None:
         """Add the attributes and taints of a rule."""
         for name, value in rule.attributes.items():
             key = self._written.setdefault(self._full(name), name)
@@ -152,7 +152,7 @@ class _Changes:
     def _full(self, name: str) -> str:
         return name if "/" in name else f"{self._driver}/{name}"
 
-    def _put(self, there: dict[Any, Any], key: object, value: object, rule: Rule, place: str) -> None:
+    def _put(self, there: dict[Any, Any], key: object, value: object, rule: OverlayRule, place: str) -> None:
         if key in there and _same(there[key], value):
             return
         if key in there and not rule.override:

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from dra_sdk import cel
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, Version
-from dra_sdk.node.overlay.apply import Overlay, Rule
+from dra_sdk.node.overlay.apply import Overlay, OverlayRule
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.slices import DeviceAttribute
@@ -120,10 +120,10 @@ def load(path: Path) -> Overlay:
         raise OverlayError(str(path), error.problems) from error
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
         raise OverlayError(str(path), [f"want one document of kind DeviceOverlay, found {len(documents)}"])
-    return _Reader(path, documents[0]).overlay()
+    return _OverlayReader(path, documents[0]).overlay()
 
 
-class _Reader:
+class _OverlayReader:
     def __init__(self, path: Path, document: Document) -> None:
         self._path, self._document = str(path), document
         self._problems: list[str] = []
@@ -145,14 +145,14 @@ class _Reader:
     def _note(self, place: FieldPath, problem: str) -> None:
         self._problems.append(f"line {self._document.line(place)}: {_field(place)}: {problem}")
 
-    def _rule(self, index: int, source: _RuleModel) -> Rule:
+    def _rule(self, index: int, source: _RuleModel) -> OverlayRule:
         place: FieldPath = ("rules", index)
         for field, problem in (*self._attributes(source), *self._taints(source)):
             self._note((*place, *field), problem)
         added = tuple(DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in source.taints)
         selector = self._selector(source, place)
         nodes = tuple(source.nodes or ())
-        return Rule(_field(place), selector, nodes, source.attributes, added, source.override, source.publish)
+        return OverlayRule(_field(place), selector, nodes, source.attributes, added, source.override, source.publish)
 
     def _selector(self, source: _RuleModel, place: FieldPath) -> cel.Selector | None:
         if source.match is None:

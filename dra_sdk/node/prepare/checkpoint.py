@@ -33,7 +33,7 @@ FORMAT: Final = 1
 _CONDITION_STATUS: Final = {True: "True", False: "False", None: "Unknown"}
 
 
-class Phase(StrEnum):
+class ClaimPhase(StrEnum):
     """The state of a claim's preparation."""
 
     STARTED = "PrepareStarted"
@@ -66,9 +66,9 @@ class Checkpoint:
         return ClaimRef(self.claim.namespace, self.claim.name, self.claim.uid)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ClaimPhase:
         """The state of the claim's preparation."""
-        return Phase.COMPLETED if self.claim.complete else Phase.STARTED
+        return ClaimPhase.COMPLETED if self.claim.complete else ClaimPhase.STARTED
 
     @property
     def device_locks(self) -> set[str]:
@@ -298,7 +298,7 @@ class _Body:
     name: str
     uid: str
     boot_id: str
-    phase: Phase
+    phase: ClaimPhase
     devices: tuple[HeldDevice, ...]
     journal: tuple[JSON, ...] = ()
     cdi_spec: JSON | None = None
@@ -317,7 +317,7 @@ def _body(state: Checkpoint) -> JSON:
 def _checkpoint(content: bytes) -> Checkpoint:
     """Return the checkpoint that a body holds. ValidationError or ValueError if it holds none."""
     body: _Body = _adapter().validate_python(json.loads(content))
-    complete = body.phase is Phase.COMPLETED
+    complete = body.phase is ClaimPhase.COMPLETED
     claim = HeldClaim(body.namespace, body.name, body.uid, body.devices, body.journal, complete, pods=body.pods)
     return Checkpoint(claim, body.boot_id, body.cdi_spec, body.metadata, body.statuses)
 

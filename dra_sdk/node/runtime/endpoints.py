@@ -128,7 +128,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class PageHandler(BaseHTTPRequestHandler):
         timeout = SILENCE
 
         def do_GET(self) -> None:
@@ -146,4 +146,4 @@ def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             """Log nothing: probes come every few seconds."""
 
-    return Handler
+    return PageHandler

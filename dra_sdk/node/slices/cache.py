@@ -31,7 +31,7 @@ class Scope(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SliceSelection:
     """The slices of one scope that a driver manages.
 
     scope: the scope.
@@ -44,7 +44,7 @@ class Selection:
     accepts: Callable[[JSON], bool]
 
 
-def select(scope: Scope, driver: str, node_name: str | None) -> Selection:
+def select(scope: Scope, driver: str, node_name: str | None) -> SliceSelection:
     """Return the slices of one scope that a driver manages.
 
     The drivers of all nodes share the cluster's scope, so there each of them manages the slices whose owner is its
@@ -58,7 +58,7 @@ def select(scope: Scope, driver: str, node_name: str | None) -> Selection:
             return False
         return scope is Scope.NODE or node_name is None or _is_owned(item, node_name)
 
-    return Selection(scope, f"spec.driver={driver},spec.nodeName={wanted}", accepts)
+    return SliceSelection(scope, f"spec.driver={driver},spec.nodeName={wanted}", accepts)
 
 
 class SliceCache:

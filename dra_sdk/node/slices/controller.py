@@ -24,7 +24,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
-from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff, with_times
+from dra_sdk.node.slices.diff import Operation, Owner, PoolIdentity, diff, with_times
 from dra_sdk.node.slices.packing import depends_on_release, for_release
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
@@ -256,7 +256,7 @@ class SliceController:
         self._owner_is_old = True
 
     def _diff(self, pool: PoolState, specs: Sequence[JSON]) -> list[Operation]:
-        return diff(self._cache.of_pool(pool.name), specs, Identity(self._driver, pool.name, self._owner))
+        return diff(self._cache.of_pool(pool.name), specs, PoolIdentity(self._driver, pool.name, self._owner))
 
     def _watch(self, api: KubeApi) -> None:
         """Start the watches that are needed and not yet running."""

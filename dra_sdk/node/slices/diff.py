@@ -79,7 +79,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class PoolIdentity:
     """What all slices of a pool have in common.
 
     driver: the driver's name.
@@ -92,7 +92,9 @@ class Identity:
     owner: Owner | None = None
 
 
-def diff(existing: Sequence[JSON], wanted: Sequence[JSON], identity: Identity, generation: int = 0) -> list[Operation]:
+def diff(
+    existing: Sequence[JSON], wanted: Sequence[JSON], identity: PoolIdentity, generation: int = 0
+) -> list[Operation]:
     """Return the writes in order: deletes, updates, creates. None if the server's slices are as desired.
 
     `existing` are the pool's stored ResourceSlices, `wanted` specs without `driver` and `pool` (see `plan`); an empty
@@ -156,19 +158,19 @@ def _owned(stored: JSON, owner: Owner | None) -> bool:
     return owner is None or any(reference.get("uid") == owner.uid for reference in references)
 
 
-def _spec(specs: Sequence[JSON], index: int, identity: Identity, generation: int) -> JSON:
+def _spec(specs: Sequence[JSON], index: int, identity: PoolIdentity, generation: int) -> JSON:
     pool = {"name": identity.pool, "generation": generation, "resourceSliceCount": len(specs)}
     return {"driver": identity.driver, "pool": pool, **specs[index]}
 
 
-def _updated(stored: JSON, spec: JSON, identity: Identity) -> JSON:
+def _updated(stored: JSON, spec: JSON, identity: PoolIdentity) -> JSON:
     metadata = dict(stored["metadata"])
     if identity.owner:
         metadata["ownerReferences"] = [identity.owner.reference()]
     return {**_API, "metadata": metadata, "spec": spec}
 
 
-def _created(spec: JSON, index: int, count: int, identity: Identity) -> JSON:
+def _created(spec: JSON, index: int, count: int, identity: PoolIdentity) -> JSON:
     owner = identity.owner
     metadata: JSON = {"generateName": generate_name(index, count, identity.driver, owner.name if owner else None)}
     if owner:

@@ -74,7 +74,7 @@ def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:
     if minor > OLDEST or not has_counters(slices):
         return list(slices)
     nodes = {key: value for key, value in slices[0].items() if key not in {"devices", "sharedCounters"}}
-    packed: list[_Part] = []
+    packed: list[_SliceContent] = []
     for group in _groups(slices):
         if not group.fits():
             return list(slices)
@@ -96,14 +96,14 @@ def split_devices(slices: Sequence[JSON]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SliceContent:
     """Counter sets and devices that go into one slice."""
 
     sets: list[JSON] = field(default_factory=list)
     devices: list[JSON] = field(default_factory=list)
 
-    def joined(self, other: _Part) -> _Part:
-        return _Part(self.sets + other.sets, self.devices + other.devices)
+    def joined(self, other: _SliceContent) -> _SliceContent:
+        return _SliceContent(self.sets + other.sets, self.devices + other.devices)
 
     def fits(self) -> bool:
         used = sum(len(used["counters"]) for device in self.devices for used in device.get("consumesCounters", ()))
@@ -118,7 +118,7 @@ class _Part:
         return {key: value for key, value in parts.items() if value}
 
 
-def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
+def _groups(slices: Sequence[JSON]) -> Iterator[_SliceContent]:
     """Yield what must stay in one slice: devices with common counter sets, a device without, a set without devices."""
     sets = {counter_set["name"]: counter_set for spec in slices for counter_set in spec.get("sharedCounters", ())}
     devices = [device for part in slices for device in part.get("devices", ())]
@@ -126,14 +126,14 @@ def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
     members: dict[str, list[str]] = {}
     for name in sets:
         members.setdefault(_leader(leaders, name), []).append(name)
-    groups: dict[str, _Part] = {}
+    groups: dict[str, _SliceContent] = {}
     for device in devices:
         used = _used(device)
         key = _leader(leaders, used[0]) if used else f"device {device['name']}"  # a set's name has no space
-        group = groups.setdefault(key, _Part([sets[name] for name in members.get(key, ())]))
+        group = groups.setdefault(key, _SliceContent([sets[name] for name in members.get(key, ())]))
         group.devices.append(device)
     yield from groups.values()
-    yield from (_Part([sets[name]]) for name in members if name not in groups)
+    yield from (_SliceContent([sets[name]]) for name in members if name not in groups)
 
 
 def _leaders(devices: Sequence[JSON]) -> dict[str, str]:

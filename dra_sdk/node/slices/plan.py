@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.device import NodeSelection, ResourcePool
-from dra_sdk.node.slices.diff import Identity, diff, generate_name
+from dra_sdk.node.slices.diff import PoolIdentity, diff, generate_name
 from dra_sdk.node.slices.packing import for_release
 from dra_sdk.texts import limited
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
@@ -102,7 +102,7 @@ def resource_slices(
         if isinstance(planned, InvalidObjectError):
             raise planned
         slices = for_release(planned.slices, minor)
-        for operation in diff([], slices, Identity(driver, name)):
+        for operation in diff([], slices, PoolIdentity(driver, name)):
             count = len(slices)
             operation.body["metadata"]["generateName"] = generate_name(operation.index, count, driver, node_name)
             yield operation.body

@@ -13,7 +13,7 @@ from dra_sdk.kube.api import EventStream, KubeApi
 from dra_sdk.kube.paths import resource_slices
 from dra_sdk.model import JSON
 from dra_sdk.node.slices.backoff import Backoff
-from dra_sdk.node.slices.cache import Selection, SliceCache, pool_of
+from dra_sdk.node.slices.cache import SliceCache, SliceSelection, pool_of
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class SliceWatcher:
     """Follows one selection in its own thread, until `stop`."""
 
     def __init__(
-        self, api: KubeApi, selection: Selection, cache: SliceCache, listener: Listener, backoff: Backoff
+        self, api: KubeApi, selection: SliceSelection, cache: SliceCache, listener: Listener, backoff: Backoff
     ) -> None:
         self._api = api
         self._selection = selection

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import BY_METHOD, PLUGIN
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, frames
-from dra_sdk.node.nri.ttrpc import MAX_DATA, REQUEST, Code, Frame, FrameDecoder, encode
+from dra_sdk.node.nri.ttrpc import MAX_DATA, REQUEST, Code, FrameDecoder, TtrpcFrame, encode
 from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.simulator.kubelet.calls import Exchange, to_json
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as ttrpc
@@ -211,7 +211,7 @@ class _Connection:
                 self._own[stream] = future
                 self._open[PLUGIN_SERVICE, stream] = (method, request, monotonic())
             try:
-                self._write_to_plugin(PLUGIN_SERVICE, Frame(stream, REQUEST, data.SerializeToString()))
+                self._write_to_plugin(PLUGIN_SERVICE, TtrpcFrame(stream, REQUEST, data.SerializeToString()))
             except OSError:
                 return None  # the connection has ended
         try:
@@ -219,7 +219,7 @@ class _Connection:
         except (TimeoutError, CancelledError):
             return None
 
-    def _pass_on(self, source: socket.socket, handle: Callable[[int, Frame], None]) -> None:
+    def _pass_on(self, source: socket.socket, handle: Callable[[int, TtrpcFrame], None]) -> None:
         """Read whole frames of the multiplexer until one side ends."""
         buffer = b""
         decoders = {service: FrameDecoder() for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)}
@@ -245,7 +245,7 @@ class _Connection:
         finally:
             self.close()
 
-    def _from_plugin(self, service: int, frame: Frame) -> None:
+    def _from_plugin(self, service: int, frame: TtrpcFrame) -> None:
         if frame.rejected:
             raise NriError(f"a message has {frame.rejected} bytes, more than {MAX_DATA}")
         self._wire.longest = max(self._wire.longest, len(frame.data) + _TTRPC.size)
@@ -258,7 +258,7 @@ class _Connection:
             frame = frame._replace(stream=self._passed_on.pop(frame.stream, frame.stream))
         self._runtime.sendall(b"".join(frames(service, encode(frame), PLUGIN_FRAME)))
 
-    def _from_runtime(self, service: int, frame: Frame) -> None:
+    def _from_runtime(self, service: int, frame: TtrpcFrame) -> None:
         with self._writing:
             if frame.kind == REQUEST:
                 with self._lock:
@@ -270,18 +270,18 @@ class _Connection:
                 self._answered(service, frame)
             self._write_to_plugin(service, frame)
 
-    def _write_to_plugin(self, service: int, frame: Frame) -> None:
+    def _write_to_plugin(self, service: int, frame: TtrpcFrame) -> None:
         for number, piece in enumerate(self._cut(encode(frame)), 1):
             self._plugin.sendall(_MUX.pack(service, len(piece)) + piece)
             if number % _BURST == 0:
                 sleep(_PAUSE)
 
-    def _asked(self, service: int, frame: Frame) -> None:
+    def _asked(self, service: int, frame: TtrpcFrame) -> None:
         request = ttrpc.Request.FromString(frame.data)
         with self._lock:
             self._open[service, frame.stream] = (request.method, request.payload, monotonic())
 
-    def _answered(self, service: int, frame: Frame) -> NriCall | None:
+    def _answered(self, service: int, frame: TtrpcFrame) -> NriCall | None:
         response = ttrpc.Response.FromString(frame.data)
         with self._lock:
             found = self._open.pop((service, frame.stream), None)

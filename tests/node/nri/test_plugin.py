@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import ConnectOptions, Launch, NriPlugin
-from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
+from dra_sdk.node.nri.session import EventResponse, FailurePolicy, SessionLimits, Subscription
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -326,7 +326,7 @@ def test_a_policy_may_depend_on_the_request(runtime: NriRuntime, path: Path) -> 
 
 def test_a_handler_may_be_told_that_its_response_was_sent(runtime: NriRuntime, path: Path) -> None:
     sent: list[bool] = []
-    subscription = Subscription(lambda _request: Response(pinned("3"), sent.append))
+    subscription = Subscription(lambda _request: EventResponse(pinned("3"), sent.append))
     with plugin(path, {Event.CREATE_CONTAINER: subscription}):
         assert runtime.wait_plugins(1, LONG)
         runtime.run_pod(pod())
@@ -339,9 +339,9 @@ def test_a_handler_is_told_that_its_response_was_too_late(path: Path) -> None:
     sent: list[bool] = []
     go_on = ThreadEvent()
 
-    def create(_request: pb.CreateContainerRequest) -> Response:
+    def create(_request: pb.CreateContainerRequest) -> EventResponse:
         assert go_on.wait(LONG)
-        return Response(pinned("3"), sent.append)
+        return EventResponse(pinned("3"), sent.append)
 
     with (
         NriRuntime(path, request_timeout=2.0) as runtime,
@@ -359,10 +359,10 @@ def test_a_handler_is_told_that_there_is_no_connection_for_its_response(path: Pa
     sent: list[bool] = []
     began, go_on = ThreadEvent(), ThreadEvent()
 
-    def create(_request: pb.CreateContainerRequest) -> Response:
+    def create(_request: pb.CreateContainerRequest) -> EventResponse:
         began.set()
         assert go_on.wait(LONG)
-        return Response(pinned("3"), sent.append)
+        return EventResponse(pinned("3"), sent.append)
 
     with (
         NriRuntime(path, request_timeout=LONG) as runtime,

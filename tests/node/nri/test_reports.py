@@ -11,7 +11,7 @@ import pytest
 
 from dra_sdk import DeviceStatus, HeldClaim, HeldDevice
 from dra_sdk.node.nri.reports import Reports
-from dra_sdk.node.nri.session import Response
+from dra_sdk.node.nri.session import EventResponse
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -55,9 +55,9 @@ def test_reports_are_sent_after_a_late_answer_and_the_handler_learns_it() -> Non
     sent, told = Sent(), list[bool]()
     reports = Reports(sent)
 
-    def handle() -> Response:
+    def handle() -> EventResponse:
         reporting(reports, 1)
-        return Response(pb.CreateContainerResponse(), told.append)
+        return EventResponse(pb.CreateContainerResponse(), told.append)
 
     reports.after_answer(handle, pb.Empty).sent(False)
     assert (told, sent.numbers) == ([False], [1])

@@ -17,12 +17,12 @@ from dra_sdk.node.nri.ttrpc import (
     MAX_DATA,
     REQUEST,
     RESPONSE,
-    Call,
     Code,
-    Frame,
     FrameDecoder,
+    TtrpcCall,
     TtrpcClient,
     TtrpcError,
+    TtrpcFrame,
     TtrpcServer,
     encode,
 )
@@ -31,7 +31,7 @@ from dra_sdk.wire.proto import nri_ttrpc_pb2 as wire
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 FRAMES = st.builds(
-    Frame,
+    TtrpcFrame,
     stream=st.integers(0, 2**32 - 1),
     kind=st.sampled_from([REQUEST, RESPONSE, DATA]),
     data=st.binary(max_size=3000),
@@ -48,11 +48,11 @@ def split(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def test_a_frame_is_length_stream_type_flags_and_data() -> None:
-    assert encode(Frame(3, REQUEST, b"abc")) == bytes.fromhex("00000003 00000003 01 00") + b"abc"
+    assert encode(TtrpcFrame(3, REQUEST, b"abc")) == bytes.fromhex("00000003 00000003 01 00") + b"abc"
 
 
 @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(1, 2000), max_size=30))
-def test_frames_come_out_as_they_went_in_however_they_are_split(sent: list[Frame], sizes: list[int]) -> None:
+def test_frames_come_out_as_they_went_in_however_they_are_split(sent: list[TtrpcFrame], sizes: list[int]) -> None:
     decoder = FrameDecoder()
     pieces = split(b"".join(map(encode, sent)), sizes)
     assert [frame for piece in pieces for frame in decoder.feed(piece)] == sent
@@ -62,14 +62,14 @@ def test_frames_come_out_as_they_went_in_however_they_are_split(sent: list[Frame
 def test_a_frame_that_is_too_long_is_skipped_and_the_next_one_read(sizes: list[int]) -> None:
     long = struct.pack(">IIBB", MAX_DATA + 1, 5, REQUEST, 0) + bytes(MAX_DATA + 1)
     decoder = FrameDecoder()
-    after = Frame(7, RESPONSE, b"after")
+    after = TtrpcFrame(7, RESPONSE, b"after")
     found = [frame for piece in split(long + encode(after), sizes) for frame in decoder.feed(piece)]
-    assert found == [Frame(5, REQUEST, b"", 0, MAX_DATA + 1), after]
+    assert found == [TtrpcFrame(5, REQUEST, b"", 0, MAX_DATA + 1), after]
 
 
 def test_a_message_that_is_too_long_is_not_written() -> None:
     with pytest.raises(TtrpcError, match=f"a message has {MAX_DATA + 1} bytes; the limit is {MAX_DATA}") as raised:
-        encode(Frame(1, REQUEST, bytes(MAX_DATA + 1)))
+        encode(TtrpcFrame(1, REQUEST, bytes(MAX_DATA + 1)))
     assert raised.value.code == Code.RESOURCE_EXHAUSTED
 
 
@@ -87,13 +87,13 @@ def test_any_bytes_are_decoded_or_refused_with_a_sentence(garbage: bytes) -> Non
 
 
 def respond(response: wire.Response, stream: int = 1) -> bytes:
-    return encode(Frame(stream, RESPONSE, response.SerializeToString()))
+    return encode(TtrpcFrame(stream, RESPONSE, response.SerializeToString()))
 
 
 class Wires:
     """A client and a server whose bytes go to each other; calls are handled on threads that `join` waits for."""
 
-    def __init__(self, handle: Callable[[Call], Any]) -> None:
+    def __init__(self, handle: Callable[[TtrpcCall], Any]) -> None:
         self.threads: list[Thread] = []
         self._handle = handle
         self._lock = Lock()
@@ -107,7 +107,7 @@ class Wires:
         with self._lock:
             self.client.receive(data)
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: TtrpcCall) -> None:
         thread = Thread(target=self._handle, args=(call,))
         self.threads.append(thread)
         thread.start()
@@ -122,9 +122,9 @@ class Wires:
 
 
 def test_a_call_has_service_method_payload_and_timeout() -> None:
-    calls: list[Call] = []
+    calls: list[TtrpcCall] = []
 
-    def echo(call: Call) -> None:
+    def echo(call: TtrpcCall) -> None:
         calls.append(call)
         call.answer(pb.KeyValue(value=pb.KeyValue.FromString(call.payload).key.upper()))
 
@@ -146,7 +146,7 @@ def test_the_bytes_of_a_call_are_those_of_the_specification() -> None:
 def test_calls_of_many_threads_get_their_own_answers_in_any_order() -> None:
     together = Barrier(8)
 
-    def answer_when_all_are_there(call: Call) -> None:
+    def answer_when_all_are_there(call: TtrpcCall) -> None:
         together.wait(LONG)
         call.answer(pb.KeyValue(value=pb.KeyValue.FromString(call.payload).key))
 
@@ -170,7 +170,7 @@ def test_an_error_has_the_code_and_the_message_of_the_peer() -> None:
 
 
 def test_an_answer_after_the_deadline_is_dropped() -> None:
-    held: list[Call] = []
+    held: list[TtrpcCall] = []
     wires = Wires(held.append)
     with pytest.raises(TtrpcError) as raised:
         wires.call(timeout=0.05)
@@ -182,7 +182,7 @@ def test_an_answer_after_the_deadline_is_dropped() -> None:
 def test_a_call_is_answered_once() -> None:
     results: list[bool] = []
 
-    def twice(call: Call) -> None:
+    def twice(call: TtrpcCall) -> None:
         results.extend([call.answer(pb.KeyValue(value="first")), call.fail(Code.UNKNOWN, "second")])
 
     wires = Wires(twice)
@@ -220,9 +220,9 @@ def test_a_closed_connection_ends_calls_that_wait_and_those_to_come() -> None:
     assert len(sent) == 1
 
 
-def server() -> tuple[TtrpcServer, list[Call], list[wire.Response]]:
+def server() -> tuple[TtrpcServer, list[TtrpcCall], list[wire.Response]]:
     """A server with the calls that it hands on, and the responses that it writes by itself."""
-    calls: list[Call] = []
+    calls: list[TtrpcCall] = []
     responses: list[wire.Response] = []
 
     def write(data: bytes) -> None:
@@ -235,7 +235,7 @@ def server() -> tuple[TtrpcServer, list[Call], list[wire.Response]]:
 def test_stream_ids_are_odd_and_grow(streams: list[int], wrong: int) -> None:
     receiver, calls, responses = server()
     for stream in streams:
-        receiver.receive(encode(Frame(stream, REQUEST, b"")))
+        receiver.receive(encode(TtrpcFrame(stream, REQUEST, b"")))
     assert len(calls) == len(streams) - 1
     assert responses[0].status.code == Code.INVALID_ARGUMENT
     assert f"stream id {wrong} must be odd" in responses[0].status.message
@@ -244,14 +244,14 @@ def test_stream_ids_are_odd_and_grow(streams: list[int], wrong: int) -> None:
 def test_a_request_that_is_too_long_is_answered_with_the_limit() -> None:
     receiver, calls, responses = server()
     receiver.receive(struct.pack(">IIBB", MAX_DATA + 9, 1, REQUEST, 0) + bytes(MAX_DATA + 9))
-    receiver.receive(encode(Frame(3, REQUEST, b"")))
+    receiver.receive(encode(TtrpcFrame(3, REQUEST, b"")))
     assert len(calls) == 1
     assert responses[0].status.code == Code.RESOURCE_EXHAUSTED
     assert f"has {MAX_DATA + 9} bytes; the limit is {MAX_DATA}" in responses[0].status.message
 
 
-@pytest.mark.parametrize("frame", [Frame(1, REQUEST, b"", 2), Frame(1, DATA, b"\xff\xff")])
-def test_streams_of_data_are_refused(frame: Frame) -> None:
+@pytest.mark.parametrize("frame", [TtrpcFrame(1, REQUEST, b"", 2), TtrpcFrame(1, DATA, b"\xff\xff")])
+def test_streams_of_data_are_refused(frame: TtrpcFrame) -> None:
     receiver, calls, responses = server()
     receiver.receive(encode(frame))
     assert calls == []
@@ -261,10 +261,10 @@ def test_streams_of_data_are_refused(frame: Frame) -> None:
 def test_what_cannot_be_decoded_or_comes_in_the_wrong_direction_is_refused() -> None:
     receiver, _calls, _responses = server()
     with pytest.raises(NriError, match="received a request that cannot be decoded"):
-        receiver.receive(encode(Frame(1, REQUEST, b"\xff\xff")))
+        receiver.receive(encode(TtrpcFrame(1, REQUEST, b"\xff\xff")))
     with pytest.raises(NriError, match="received a response without a request"):
-        receiver.receive(encode(Frame(1, RESPONSE, b"")))
+        receiver.receive(encode(TtrpcFrame(1, RESPONSE, b"")))
     client = TtrpcClient(lambda _data: None, "the peer")
     with pytest.raises(NriError, match="received a frame of type 1 in place of a response"):
-        client.receive(encode(Frame(1, REQUEST, b"")))
+        client.receive(encode(TtrpcFrame(1, REQUEST, b"")))
     client.receive(respond(wire.Response(), stream=9))  # of no call: dropped

@@ -10,7 +10,7 @@ import pytest
 
 from dra_sdk import cel
 from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, ResourcePool, Version
-from dra_sdk.node.overlay import Overlaid, Overlay, Rule
+from dra_sdk.node.overlay import Overlaid, Overlay, OverlayRule
 from dra_sdk.node.slices.plan import PoolPlan, plan
 
 DRIVER = "gpu.example.com"
@@ -24,13 +24,15 @@ def rule(
     nodes: tuple[str, ...] = (),
     override: bool = False,
     publish: bool | None = None,
-) -> Rule:
-    return Rule("", cel.compile(match) if match else None, nodes, attributes or {}, taints, override, publish)
+) -> OverlayRule:
+    return OverlayRule("", cel.compile(match) if match else None, nodes, attributes or {}, taints, override, publish)
 
 
-def apply(devices: Sequence[Device], *rules: Rule, node: str = "gpu-1") -> Overlaid:
+def apply(devices: Sequence[Device], *rules: OverlayRule, node: str = "gpu-1") -> Overlaid:
     numbered = [
-        Rule(f"rules[{index}]", each.match, each.nodes, each.attributes, each.taints, each.override, each.publish)
+        OverlayRule(
+            f"rules[{index}]", each.match, each.nodes, each.attributes, each.taints, each.override, each.publish
+        )
         for index, each in enumerate(rules)
     ]
     return Overlay("file", tuple(numbered)).apply([ResourcePool("gpu-1", devices)], driver=DRIVER, node=node)

@@ -15,7 +15,7 @@ from dra_sdk import AllocatedDevice, Condition, ContainerEdits, DeviceStatus, He
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, Phase, decode, encode, json_copy, salvage
+from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, ClaimPhase, decode, encode, json_copy, salvage
 
 REF = ClaimRef("ns", "claim", "u-1")
 
@@ -242,7 +242,7 @@ def test_files_of_the_first_release_stay_readable() -> None:
         b'"devices":[{"request":"r","pool":"p","name":"d"}]}'
     )
     found = decode(seal(body), "f")
-    assert found.phase is Phase.STARTED
+    assert found.phase is ClaimPhase.STARTED
     assert found.claim.devices == (HeldDevice(request="r", pool="p", name="d"),)
 
 
@@ -351,7 +351,7 @@ def test_a_body_is_believed_if_only_the_claim_in_the_header_is_damaged() -> None
     found = salvage(head.replace(b"u-1", b"u-2") + b"\n" + body)
     assert found is not None
     assert [each.name for each in found.claim.devices] == ["lamp-0", "lamp-1"]
-    assert (found.phase, found.claim.devices[0].data) == (Phase.STARTED, {})
+    assert (found.phase, found.claim.devices[0].data) == (ClaimPhase.STARTED, {})
 
 
 def test_a_damaged_header_is_not_believed() -> None:

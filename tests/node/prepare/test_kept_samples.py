@@ -12,7 +12,7 @@ from dra_sdk import Quantity
 from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT
 from dra_sdk.node.health.unhealthy_store import FORMAT as HEALTH_FORMAT
 from dra_sdk.node.health.unhealthy_store import decode as decode_health
-from dra_sdk.node.prepare.checkpoint import FORMAT, Phase, decode, salvage
+from dra_sdk.node.prepare.checkpoint import FORMAT, ClaimPhase, decode, salvage
 
 SAMPLES = Path(__file__).parent / "samples"
 HEALTH = Path(__file__).parents[1] / "health/samples"
@@ -32,7 +32,7 @@ def test_a_claim_of_format_1_is_undone_with_what_it_recorded() -> None:
     found = decode((SAMPLES / "format-1-started.json").read_bytes(), "sample")
     assert (found.claim.namespace, found.claim.name, found.claim.uid) == ("team", "training", UID)
     assert (found.phase, found.boot_id, found.claim.pods) == (
-        Phase.STARTED,
+        ClaimPhase.STARTED,
         "b6c6b2de-6f0f-4d9b-a7f5-0f4b8d2a1c33",
         ("9a1e",),
     )
@@ -47,7 +47,7 @@ def test_a_claim_that_was_completed_with_format_1_is_answered_as_before() -> Non
     content = (SAMPLES / "format-1-completed.json").read_bytes()
     found = decode(content, "sample")
     first, second = found.claim.devices
-    assert found.phase is Phase.COMPLETED
+    assert found.phase is ClaimPhase.COMPLETED
     assert (first.share_id, first.admin_access, second.share_id, second.admin_access) == ("7e1c", False, None, True)
     assert first.consumed_capacity == {"memory": Quantity("8Gi")}
     assert first.data == {"minor": 0, "modes": ["exclusive", None]}

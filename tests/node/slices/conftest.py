@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.transport import Timeouts
+from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.controller import OnError, SliceController
@@ -58,7 +58,7 @@ class Cluster:
         self.local.delete("resourceslices", item["metadata"]["name"])
 
     def client(self) -> KubeClient:
-        made = KubeClient.connect(self.kubeconfig, timeouts=Timeouts(LONG, LONG, 60))
+        made = KubeClient.connect(self.kubeconfig, timeouts=ApiTimeouts(LONG, LONG, 60))
         self.stack.callback(made.close)
         return made
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_sdk.node.slices.diff import (
-    Identity,
     Operation,
     Owner,
+    PoolIdentity,
     decode_index,
     diff,
     encode_index,
@@ -21,7 +21,7 @@ from dra_sdk.node.slices.diff import (
     with_times,
 )
 
-IDENTITY = Identity("d", "p", Owner("n", "uid-1"))
+IDENTITY = PoolIdentity("d", "p", Owner("n", "uid-1"))
 
 
 def wanted(*devices: str, node: str | None = "n") -> list[dict[str, Any]]:
@@ -144,11 +144,11 @@ def test_the_node_of_a_slice_cannot_change():
 
 def test_a_slice_of_an_older_owner_is_adopted():
     existing = stored("a")
-    newer = Identity("d", "p", Owner("n", "uid-2"))
+    newer = PoolIdentity("d", "p", Owner("n", "uid-2"))
     (operation,) = diff(existing, wanted("a"), newer)
     assert operation.body["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
     assert diff(applied(existing, [operation]), wanted("a"), newer) == []
-    assert diff(existing, wanted("a"), Identity("d", "p")) == []
+    assert diff(existing, wanted("a"), PoolIdentity("d", "p")) == []
 
 
 def test_an_update_keeps_the_metadata():

@@ -18,7 +18,7 @@ import pytest
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
 from dra_sdk.node.slices.cache import SliceCache
-from dra_sdk.node.slices.diff import Identity, Owner, decode_index, diff, encode_index, index_length
+from dra_sdk.node.slices.diff import Owner, PoolIdentity, decode_index, diff, encode_index, index_length
 from dra_sdk.node.slices.plan import PoolPlan, plan
 from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats
 from tests import vectors
@@ -121,12 +121,12 @@ class TableApi:
         return stored
 
 
-def identity_of(case: JSON, pool: str) -> Identity:
+def identity_of(case: JSON, pool: str) -> PoolIdentity:
     if case["noOwner"]:
-        return Identity("driver", pool)
+        return PoolIdentity("driver", pool)
     if case["nodeUID"]:
-        return Identity("driver", pool, Owner("owner", case["nodeUID"]))
-    return Identity("driver", pool, Owner("owner", "", "apps/v1", "Something"))
+        return PoolIdentity("driver", pool, Owner("owner", case["nodeUID"]))
+    return PoolIdentity("driver", pool, Owner("owner", "", "apps/v1", "Something"))
 
 
 def nodes_of(case: JSON, pool: JSON) -> NodeSelection | None:

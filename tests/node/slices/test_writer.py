@@ -8,13 +8,13 @@ import pytest
 from dra_sdk.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from dra_sdk.kube.paths import resource_slices
 from dra_sdk.node.slices.cache import Scope, SliceCache
-from dra_sdk.node.slices.diff import Identity, Owner, diff
+from dra_sdk.node.slices.diff import Owner, PoolIdentity, diff
 from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats, dropped_fields, with_hint
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.objects import Write
 from tests.node.slices.conftest import DRIVER, NODE, Cluster
 
-IDENTITY = Identity(DRIVER, "p", Owner(NODE, "uid"))
+IDENTITY = PoolIdentity(DRIVER, "p", Owner(NODE, "uid"))
 
 
 @pytest.fixture

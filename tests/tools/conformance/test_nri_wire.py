@@ -12,7 +12,7 @@ import pytest
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.session import Subscription
-from dra_sdk.node.nri.ttrpc import REQUEST, RESPONSE, Code, Frame, FrameDecoder, encode
+from dra_sdk.node.nri.ttrpc import REQUEST, RESPONSE, Code, FrameDecoder, TtrpcFrame, encode
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.conformance.nri_wire import NriWire, listen
 from dra_sdk.tools.conformance.outcomes import Recorder
@@ -137,7 +137,7 @@ class RawPlugin:
             for frame in decoder.feed(data):
                 if ttrpc.Request.FromString(frame.data).method == method:
                     return sizes
-                answer = encode(Frame(frame.stream, RESPONSE, ttrpc.Response().SerializeToString()))
+                answer = encode(TtrpcFrame(frame.stream, RESPONSE, ttrpc.Response().SerializeToString()))
                 self._socket.sendall(struct.pack(">II", 1, len(answer)) + answer)
                 sizes.clear()
 
@@ -151,8 +151,8 @@ class RawPlugin:
 
 def request_of(size: int) -> bytes:
     """A request of so many bytes with its header."""
-    empty = len(encode(Frame(1, REQUEST, _request(size).SerializeToString()))) - size
-    return encode(Frame(1, REQUEST, _request(size - empty).SerializeToString()))
+    empty = len(encode(TtrpcFrame(1, REQUEST, _request(size).SerializeToString()))) - size
+    return encode(TtrpcFrame(1, REQUEST, _request(size - empty).SerializeToString()))
 
 
 def _request(size: int) -> ttrpc.Request:
@@ -201,7 +201,7 @@ def test_messages_are_cut_as_a_go_runtime_cuts_them(tmp_path: Path) -> None:
         with RawPlugin(node.path) as raw:
             payload = pb.RegisterPluginRequest(plugin_name="raw", plugin_idx="07").SerializeToString()
             request = ttrpc.Request(service="nri.pkg.api.v1alpha1.Runtime", method="RegisterPlugin", payload=payload)
-            message = encode(Frame(1, REQUEST, request.SerializeToString()))
+            message = encode(TtrpcFrame(1, REQUEST, request.SerializeToString()))
             raw.write(message, len(message))
             sizes = raw.frames_until("Synchronize")
     assert sizes[0] == 4096

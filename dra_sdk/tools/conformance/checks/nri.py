@@ -9,7 +9,7 @@ from typing import Final
 
 from dra_sdk.node.nri.events import PLUGIN, Event
 from dra_sdk.node.nri.mux import PLUGIN_FRAME, PLUGIN_SERVICE, frames
-from dra_sdk.node.nri.ttrpc import REQUEST, Code, Frame, encode
+from dra_sdk.node.nri.ttrpc import REQUEST, Code, TtrpcFrame, encode
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.nri_node import NriNode
 from dra_sdk.tools.conformance.nri_wire import NriCall
@@ -268,5 +268,5 @@ def _no_ttrpc(plugin: socket.socket) -> None:
 
 def _no_message(plugin: socket.socket) -> None:
     request = ttrpc.Request(service=PLUGIN, method="Configure", payload=b"\x0a\xff\xff\xff\xff\xff")
-    data = encode(Frame(1, REQUEST, request.SerializeToString()))
+    data = encode(TtrpcFrame(1, REQUEST, request.SerializeToString()))
     plugin.sendall(b"".join(frames(PLUGIN_SERVICE, data)))

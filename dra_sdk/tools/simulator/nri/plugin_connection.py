@@ -26,7 +26,7 @@ from dra_sdk.node.nri.events import (
 )
 from dra_sdk.node.nri.handler_threads import HandlerThreads
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from dra_sdk.node.nri.ttrpc import Call, Code, TtrpcClient, TtrpcError, TtrpcServer
+from dra_sdk.node.nri.ttrpc import Code, TtrpcCall, TtrpcClient, TtrpcError, TtrpcServer
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 FATAL: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE})
@@ -224,10 +224,10 @@ class PluginConnection:
         self._registered.set()
         self._configured.set()
 
-    def _handle(self, call: Call) -> None:
+    def _handle(self, call: TtrpcCall) -> None:
         self._threads.run(partial(self._answer, call), _STALL)
 
-    def _answer(self, call: Call) -> None:
+    def _answer(self, call: TtrpcCall) -> None:
         try:
             if call.service == RUNTIME and call.method == "RegisterPlugin":
                 self._register(call, pb.RegisterPluginRequest.FromString(call.payload))
@@ -239,7 +239,7 @@ class PluginConnection:
         except DecodeError:
             self.close(NriError(f"{self._mux.peer}: the request of {call.method} cannot be decoded"))
 
-    def _register(self, call: Call, request: pb.RegisterPluginRequest) -> None:
+    def _register(self, call: TtrpcCall, request: pb.RegisterPluginRequest) -> None:
         name, index = request.plugin_name, request.plugin_idx
         problem = ""
         if not _NAME.fullmatch(name):

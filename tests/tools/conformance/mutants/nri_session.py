@@ -19,7 +19,7 @@ from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import BY_METHOD, RUNTIME, Event, from_state_change, mask
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from dra_sdk.node.nri.session import Subscription, Synchronize
-from dra_sdk.node.nri.ttrpc import Call, Code, TtrpcClient, TtrpcServer
+from dra_sdk.node.nri.ttrpc import Code, TtrpcCall, TtrpcClient, TtrpcServer
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.tools.conformance.mutants import Faults
@@ -105,7 +105,7 @@ class _Session:
         self._synchronize, self._subscriptions, self._faults = synchronize, subscriptions, faults
         self._mux = Mux(sock, "the runtime", written=MAX_FRAME if "long-frames" in faults else PLUGIN_FRAME)
         self._client = TtrpcClient(partial(self._mux.write, RUNTIME_SERVICE), "the runtime")
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[TtrpcCall | None] = SimpleQueue()
         self._server = TtrpcServer(partial(self._mux.write, PLUGIN_SERVICE), self._calls.put, lambda refuse: refuse())
         self._registered = ThreadEvent()
         self._problem: NriError | None = None
@@ -159,7 +159,7 @@ class _Session:
             self._problem = error
         self._registered.set()
 
-    def _handle(self, call: Call) -> None:
+    def _handle(self, call: TtrpcCall) -> None:
         if call.method == "Configure":
             events = ALL_EVENTS if "all-events" in self._faults else mask(self._subscriptions)
             pb.ConfigureRequest.FromString(call.payload)
@@ -179,7 +179,7 @@ class _Session:
         else:
             call.fail(Code.UNIMPLEMENTED, f"there is no method {call.method}")
 
-    def _take(self, call: Call, request: pb.SynchronizeRequest) -> None:
+    def _take(self, call: TtrpcCall, request: pb.SynchronizeRequest) -> None:
         if request.more:
             if "last-part-only" not in self._faults:
                 self._containers.extend(request.containers)
@@ -188,7 +188,7 @@ class _Session:
         self._containers.extend(request.containers)
         call.answer(pb.SynchronizeResponse(update=self._synchronize([], self._containers)))
 
-    def _event(self, call: Call, event: Event, request: Any) -> None:
+    def _event(self, call: TtrpcCall, event: Event, request: Any) -> None:
         messages: list[Message] = [request, request.pod]
         messages += [request.container] if hasattr(request, "container") else []
         if "strict-fields" in self._faults and any(len(UnknownFieldSet(each)) for each in messages):

@@ -14,7 +14,7 @@ import pytest
 
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.session import FailurePolicy, Subscription
-from dra_sdk.node.nri.ttrpc import Code, Frame, encode
+from dra_sdk.node.nri.ttrpc import Code, TtrpcFrame, encode
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as wire
@@ -181,7 +181,7 @@ class RawPlugin:
         self._thread = Thread(target=self._serve, daemon=True)
         payload = pb.RegisterPluginRequest(plugin_name=name, plugin_idx=index).SerializeToString()
         request = wire.Request(service="nri.pkg.api.v1alpha1.Runtime", method="RegisterPlugin", payload=payload)
-        self._send(2, Frame(1, 1, request.SerializeToString()))
+        self._send(2, TtrpcFrame(1, 1, request.SerializeToString()))
 
     def __enter__(self) -> RawPlugin:
         self._thread.start()
@@ -192,7 +192,7 @@ class RawPlugin:
         self._thread.join(LONG)
         self._sock.close()
 
-    def _send(self, connection: int, frame: Frame) -> None:
+    def _send(self, connection: int, frame: TtrpcFrame) -> None:
         data = encode(frame)
         self._sock.sendall(struct.pack(">II", connection, len(data)) + data)
 
@@ -224,7 +224,7 @@ class RawPlugin:
             if request.method in self.refuses:
                 response.status.code = Code.UNIMPLEMENTED
             if request.method in self._answers | self.refuses:
-                self._send(1, Frame(int.from_bytes(stream[4:8]), 2, response.SerializeToString()))
+                self._send(1, TtrpcFrame(int.from_bytes(stream[4:8]), 2, response.SerializeToString()))
             stream = stream[end:]
         return stream
 
