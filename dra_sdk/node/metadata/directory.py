@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from dra_sdk.errors import ClaimError, InvalidObjectError
@@ -17,11 +16,10 @@ from dra_sdk.model.edits import ContainerEdits, Mount
 from dra_sdk.node.files import Files, claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.metadata.document import ATTRIBUTES_LIMIT, VERSIONS, DeviceMetadata, device_entry, encode
+from dra_sdk.node.metadata.document import ATTRIBUTES_LIMIT, device_entry, encode
 from dra_sdk.node.metadata.layout import (
     FILE,
     HOST_DIRECTORY,
-    ClaimIdentity,
     checked_base_request,
     claim_directory,
     container_path,
@@ -37,12 +35,10 @@ class MetadataDirectory:
     driver: the driver's name.
     data: its plugin data directory, which the paths of MetadataFile are relative to.
     files: writes them.
-    versions: the API versions that are written.
     """
 
-    def __init__(self, driver: str, data: Path, files: Files, versions: Sequence[str] = VERSIONS) -> None:
-        self._driver, self._data, self._files, self._versions = driver, data, files, versions
-        self._updating = Lock()
+    def __init__(self, driver: str, data: Path, files: Files) -> None:
+        self._driver, self._data, self._files = driver, data, files
         self._published: dict[tuple[str, str], tuple[Device, JSON]] = {}
 
     def build(self, claim: Claim[Any], prepared: Sequence[PreparedDevice]) -> list[MetadataFile]:
@@ -54,7 +50,7 @@ class MetadataDirectory:
             (after.request, self._entry(before.device, after))
             for before, after in zip(claim.devices, prepared, strict=True)
         ]
-        return _files(self._driver, claim.raw, entries, self._versions)
+        return _files(self._driver, claim.raw, entries)
 
     def _entry(self, published: Device | None, device: PreparedDevice) -> JSON:
         """Return the entry of one device: its published attributes, which are checked once, and those of this claim."""
@@ -105,25 +101,9 @@ class MetadataDirectory:
     def ensure(self, uid: str, files: Iterable[MetadataFile]) -> None:
         """Write missing or damaged files of a claim again: a runtime cannot mount a missing file.
 
-        A readable file stays as it is: it may have been updated.
+        A readable file of the claim stays as it is.
         """
         self.write(file for file in files if _uid_in(self._data / file.path) != uid)
-
-    def update(self, ref: ClaimRef, request: str, devices: Iterable[PreparedDevice]) -> MetadataFile:
-        """Replace the devices of one request of a prepared claim; returns the written file.
-
-        A container that runs already keeps the file it was started with, so this is for what becomes known between
-        prepare and the start of containers, such as the addresses of a network interface. ClaimError if the claim is
-        not prepared or has no such request.
-        """
-        path = self._data / host_path(ref.namespace, ref.name, request)
-        with self._updating:
-            document = read_file(path) if path.exists() else None
-            if document is None or document.metadata.uid != ref.uid:
-                raise ClaimError(f"{ref}: no metadata found for request {request}")
-            file = updated_file(self._driver, document, request, devices, self._versions)
-            self.write([file])
-        return file
 
     def remove(self, ref: ClaimRef, files: Sequence[MetadataFile] = ()) -> None:
         """Remove a claim's files; nothing to do if there are none, or if they are of a newer claim of that name.
@@ -171,9 +151,7 @@ class MetadataDirectory:
                     _remove_tree(directory)
 
 
-def _files(
-    driver: str, claim: Mapping[str, Any], entries: Iterable[tuple[str, JSON]], versions: Sequence[str]
-) -> list[MetadataFile]:
+def _files(driver: str, claim: Mapping[str, Any], entries: Iterable[tuple[str, JSON]]) -> list[MetadataFile]:
     """Return the files of `claim` with these entries of devices, each with its request."""
     identity = identify(claim)
     by_base: dict[str, dict[str, list[JSON]]] = {}
@@ -184,41 +162,10 @@ def _files(
     files = []
     for base, requests in by_base.items():
         listed = [{"name": name, "devices": devices} for name, devices in requests.items()]
-        content = encode({"metadata": about, **pod_claim, "requests": listed}, versions)
-        files.append(_file(driver, identity, base, content))
+        content = encode({"metadata": about, **pod_claim, "requests": listed})
+        path = host_path(identity.namespace, identity.name, base)
+        files.append(MetadataFile(base, path, container_path(driver, identity, base), content))
     return files
-
-
-def updated_file(
-    driver: str,
-    document: DeviceMetadata,
-    request: str,
-    devices: Iterable[PreparedDevice],
-    versions: Sequence[str] = VERSIONS,
-) -> MetadataFile:
-    """Return the next generation of `document`, with other devices for `request`; ClaimError if there is none."""
-    about = document.metadata
-    identity = ClaimIdentity(about.namespace, about.name, about.uid, document.pod_claim_name)
-    if document.request(request) is None:
-        listed = ", ".join(known.name for known in document.requests) or "none"
-        raise ClaimError(f"{identity}: request {request} not found in its metadata, which has {listed}")
-    entries = []
-    for device in devices:
-        if device.request != request:
-            raise ClaimError(f"{identity}: device {device.pool}/{device.name} belongs to request {device.request}")
-        entries.append(device_entry(driver, device))
-    fields = document.model_dump(mode="json", by_alias=True)
-    fields["metadata"]["generation"] += 1
-    for entry in fields["requests"]:
-        if entry["name"] == request:
-            entry["devices"] = entries
-    content = DeviceMetadata.model_validate(fields).encode(versions)
-    return _file(driver, identity, checked_base_request(request), content)
-
-
-def _file(driver: str, identity: ClaimIdentity, base: str, content: str) -> MetadataFile:
-    path = host_path(identity.namespace, identity.name, base)
-    return MetadataFile(base, path, container_path(driver, identity, base), content)
 
 
 def _owner(directory: Path) -> str | None:

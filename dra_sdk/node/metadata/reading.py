@@ -81,7 +81,7 @@ def _version(value: Any) -> str:
 
 def _document(version: str, value: Any) -> DeviceMetadata:
     try:
-        return DeviceMetadata.model_validate(value)
+        return DeviceMetadata.model_validate(value, extra="ignore")  # a newer driver may say more than is known here
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -94,10 +94,11 @@ def _device(device: AllocatedDeviceStatus, field: str, profile: ServerProfile) -
     if device.data is not None:
         yield from json_object(device.data, f"{field}.data", limits.status_data_length)
     if device.network_data is not None:
-        yield from _network(device.network_data, f"{field}.networkData", profile)
+        yield from network_data(device.network_data, f"{field}.networkData", profile)
 
 
-def _network(data: NetworkDeviceData, field: str, profile: ServerProfile) -> Problems:
+def network_data(data: NetworkDeviceData, field: str, profile: ServerProfile) -> Problems:
+    """Check the network interface of a device in its pod."""
     limits = profile.limits
     yield from too_long(f"{field}.interfaceName", data.interface_name, limits.interface_name_length)
     yield from too_long(f"{field}.hardwareAddress", data.hardware_address, limits.hardware_address_length)

@@ -10,7 +10,6 @@ from dra_sdk import AllocatedDevice, AttributeValue, Claim, DeviceStatus, Networ
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.metadata.directory import MetadataDirectory
-from dra_sdk.node.metadata.document import VERSIONS
 
 
 def prepared(
@@ -25,11 +24,9 @@ def prepared(
     return PreparedDevice(request, pool, name, status=status, metadata=attributes or {})
 
 
-def claim_files(
-    driver: str, claim: Mapping[str, Any], devices: Sequence[PreparedDevice], versions: Sequence[str] = VERSIONS
-) -> list[MetadataFile]:
+def claim_files(driver: str, claim: Mapping[str, Any], devices: Sequence[PreparedDevice]) -> list[MetadataFile]:
     """The files of a claim with these devices, none of which has published attributes."""
     allocated = [AllocatedDevice(device.request, device.pool, device.name, None) for device in devices]
     ref = {name: claim["metadata"].get(name, "") for name in ("namespace", "name", "uid")}
     held = Claim(**ref, node=Node("node-a"), devices=allocated, raw=claim)
-    return MetadataDirectory(driver, Path(), Files(), versions).build(held, devices)
+    return MetadataDirectory(driver, Path(), Files()).build(held, devices)

@@ -9,17 +9,14 @@ import pytest
 from dra_sdk import AllocatedDevice, Claim, ContainerEdits, Device, Mount, Node
 from dra_sdk.errors import ClaimError, InvalidObjectError
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.model.status import NetworkData
 from dra_sdk.node.files import Files
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata.directory import (
     MetadataDirectory,
     MetadataFile,
-    updated_file,
 )
-from dra_sdk.node.metadata.document import VERSIONS
 from dra_sdk.node.metadata.layout import POD_CLAIM_ANNOTATION
-from dra_sdk.node.metadata.reading import read_file, read_metadata
+from dra_sdk.node.metadata.reading import read_metadata
 from dra_sdk.wire.cdi import claim_spec
 from tests.node.metadata.devices import claim_files, prepared
 
@@ -29,10 +26,6 @@ DRIVER = "gpu.example.com"
 def files(uid="uid-1", name="my-claim", requests=("gpu",)):
     claim = {"metadata": {"namespace": "default", "name": name, "uid": uid}}
     return claim_files(DRIVER, claim, [prepared(each, "node-a", "gpu-0") for each in requests])
-
-
-def gpu(name="gpu-7", request="gpu"):
-    return [prepared(request, "node-a", name)]
 
 
 @pytest.fixture
@@ -75,45 +68,20 @@ def test_a_file_is_the_old_or_the_new_one_whole_whatever_step_fails(tmp_path, ro
             raise OSError(28, "No space left on device")
 
     with pytest.raises(ClaimError, match="No space left on device"):
-        MetadataDirectory(DRIVER, tmp_path, Files(fail)).update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
+        MetadataDirectory(DRIVER, tmp_path, Files(fail)).write(files(uid="uid-2"))
     assert (tmp_path / file.path).read_text() == file.content
     assert present(root) == ["default_my-claim/gpu/metadata.json"]
 
 
-def test_what_was_lost_is_written_again_and_what_was_updated_stays(directory, tmp_path):
+def test_what_was_lost_is_written_again_and_what_is_readable_stays(directory, tmp_path):
     remembered = files(requests=("gpu", "nic"))
     directory.write(remembered)
-    directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
+    spaced = remembered[0].content.replace("\n", " \n")
+    (tmp_path / remembered[0].path).write_text(spaced)
     (tmp_path / remembered[1].path).unlink()
     directory.ensure("uid-1", remembered)
-    assert read_file(tmp_path / remembered[0].path).metadata.generation == 2
+    assert (tmp_path / remembered[0].path).read_text() == spaced
     assert (tmp_path / remembered[1].path).read_text() == remembered[1].content
-
-
-def test_an_update_writes_the_next_generation(directory, tmp_path):
-    directory.write(files())
-    for generation in (2, 3, 4):
-        file = directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu(f"gpu-{generation}"))
-        document = read_file(tmp_path / file.path)
-        assert document.metadata.generation == generation
-        assert document.requests[0].devices[0].name == f"gpu-{generation}"
-
-
-@pytest.mark.parametrize(("name", "uid", "request_name"), [("other", "uid-1", "gpu"), ("my-claim", "uid-2", "gpu"),
-                                                           ("my-claim", "uid-1", "nic")])  # fmt: skip
-def test_an_update_of_what_is_not_prepared_is_refused(directory, name, uid, request_name):
-    directory.write(files())
-    with pytest.raises(ClaimError, match=f"{uid}.*: no metadata found for request {request_name}"):
-        directory.update(ClaimRef("default", name, uid), request_name, gpu(request=request_name))
-
-
-def test_an_update_of_a_damaged_file_says_so_and_leaves_it(directory, tmp_path):
-    (file,) = files()
-    directory.write([file])
-    (tmp_path / file.path).write_text("{")
-    with pytest.raises(InvalidObjectError, match=r"metadata\.json: is not JSON"):
-        directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
-    assert (tmp_path / file.path).read_text() == "{"
 
 
 def test_removing_takes_the_whole_claim_and_may_be_repeated(directory, root):
@@ -152,8 +120,6 @@ def test_hostile_names_reach_no_path(directory, tmp_path, namespace, name):
         ClaimRef(namespace, name, "uid-1")
     )  # no API server has such a claim, so there is nothing to remove
     assert keep.exists()
-    with pytest.raises(ClaimError, match=r"metadata\.name"):
-        directory.update(ClaimRef(namespace, name, "uid-1"), "gpu", [])
 
 
 def test_a_removal_that_fails_names_the_directory(directory, root, monkeypatch):
@@ -250,12 +216,6 @@ def test_the_name_in_the_pod_reaches_the_document_and_the_path():
     assert "/resourceclaimtemplates/my-gpu/gpu/" in file.container_path
 
 
-def test_only_the_versions_asked_for_are_written():
-    (file,) = claim_files(DRIVER, CLAIM, [device()], VERSIONS[1:])
-    assert "v1alpha1" in file.content
-    assert "v1beta1" not in file.content
-
-
 def test_hostile_claims_and_devices_are_refused():
     with pytest.raises(ClaimError):
         claim_files(DRIVER, {"metadata": CLAIM["metadata"] | {"name": "../etc"}}, [device()])
@@ -263,39 +223,6 @@ def test_hostile_claims_and_devices_are_refused():
         claim_files(DRIVER, CLAIM, [device("../gpu")])
     with pytest.raises(InvalidObjectError):
         claim_files(DRIVER, CLAIM, [device(name="../gpu")])
-
-
-def test_an_update_replaces_one_request_and_counts():
-    (file,) = claim_files(DRIVER, CLAIM, [device("gpu/big"), device("gpu/small", "gpu-1", model="x")])
-    before = read_metadata(file.content)
-    network = NetworkData(interface_name="eth0")
-    changed = prepared("gpu/big", "node-a", "gpu-0", {"model": "A100"}, network)
-    after = updated_file(DRIVER, before, "gpu/big", [changed])
-    assert (after.request, after.path, after.container_path) == (file.request, file.path, file.container_path)
-    document = read_metadata(after.content)
-    assert document.metadata == before.metadata.model_copy(update={"generation": 2})
-    assert document.request("gpu/small") == before.request("gpu/small")
-    (written,) = document.request("gpu/big").devices
-    assert written.attributes["model"].value == "A100"
-    assert written.network_data.interface_name == "eth0"
-    assert read_metadata(updated_file(DRIVER, document, "gpu/big", []).content).metadata.generation == 3
-
-
-def test_an_update_keeps_the_name_in_the_pod():
-    claim = {"metadata": CLAIM["metadata"] | {"annotations": {POD_CLAIM_ANNOTATION: "my-gpu"}}}
-    (file,) = claim_files(DRIVER, claim, [device()])
-    after = updated_file(DRIVER, read_metadata(file.content), "gpu", [device(name="gpu-1")])
-    assert after.container_path == file.container_path
-    assert read_metadata(after.content).pod_claim_name == "my-gpu"
-
-
-def test_an_update_of_what_was_not_prepared_is_refused():
-    (file,) = claim_files(DRIVER, CLAIM, [device("gpu/big")])
-    document = read_metadata(file.content)
-    with pytest.raises(ClaimError, match="request gpu/small not found in its metadata, which has gpu/big"):
-        updated_file(DRIVER, document, "gpu/small", [device("gpu/small")])
-    with pytest.raises(ClaimError, match="device node-a/gpu-0 belongs to request nic"):
-        updated_file(DRIVER, document, "gpu/big", [device("nic")])
 
 
 def test_each_request_gets_a_read_only_bind_mount_that_cdi_takes():

@@ -28,7 +28,7 @@ def test_the_first_known_version_counts_whatever_follows():
     newer = {"kind": "DeviceMetadata", "apiVersion": "metadata.resource.k8s.io/v9", "shape": ["unknown"]}
     found = read_metadata(text(newer, document(V1ALPHA1, podClaimName="first"), document(V1BETA1)) + "{broken")
     assert found.pod_claim_name == "first"
-    assert found.requests[0].devices[0].attributes["model"].value == "A100"
+    assert found.requests[0].devices[0].attributes["model"].string == "A100"
 
 
 def test_bytes_and_text_read_alike():

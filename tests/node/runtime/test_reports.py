@@ -96,7 +96,7 @@ def test_each_request_has_its_metadata_file(cluster: EmbeddedCluster) -> None:
         (request,) = document.requests
         (device,) = request.devices
         assert (request.name, device.name) == ("fast", "nic-1")
-        assert {key: each.value for key, each in device.attributes.items()} == {"speed": 400, "vlan": 7}
+        assert {key: attribute.int_value for key, attribute in device.attributes.items()} == {"speed": 400, "vlan": 7}
         assert not cluster.kubelet.findings
         Path(mount["source"]).unlink()
         cluster.kubelet.restart()
