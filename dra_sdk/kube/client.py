@@ -115,17 +115,16 @@ class KubeClient:
             body["preconditions"] = given
         self._json("delete", "DELETE", path, body=body)
 
-    def patch(self, path: str, body: JSON, *, content_type: str = "application/merge-patch+json") -> JSON:
-        """Change the given fields of an object (RFC 7386 merge patch by default)."""
-        return self._json("patch", "PATCH", path, body=body, content_type=content_type)
+    def patch(self, path: str, body: JSON) -> JSON:
+        """Change the given fields of an object (RFC 7386 merge patch)."""
+        return self._json("patch", "PATCH", path, body=body, content_type="application/merge-patch+json")
 
-    def apply(self, path: str, body: JSON, *, field_manager: str, force: bool = True) -> JSON:
-        """Server-side apply: own the fields of `body` as `field_manager`.
+    def apply(self, path: str, body: JSON, *, field_manager: str) -> JSON:
+        """Server-side apply: own the fields of `body` as `field_manager`, also those that others own.
 
-        ConflictError without `force` if others own them. `body` needs apiVersion, kind and metadata.name. JSON is YAML,
-        which the content type of apply asks for.
+        `body` needs apiVersion, kind and metadata.name. JSON is YAML, which the content type of apply asks for.
         """
-        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        params = {"fieldManager": field_manager, "force": "true"}
         return self._json("apply", "PATCH", path, params, body=body, content_type="application/apply-patch+yaml")
 
     def watch(self, path: str, params: Params | None = None, *, resource_version: str) -> Watch:

@@ -7,9 +7,9 @@ this module is imported for kubeconfig files only.
 from __future__ import annotations
 
 import logging
-import queue
 import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from threading import Lock, Thread
 from time import monotonic
@@ -130,22 +130,18 @@ def _logged_errors() -> Iterator[list[str]]:
 
 def _in_time(function: Callable[[], T], what: str) -> T:
     """Call a function that may hang, in its own thread. SettingsError after PLUGIN_SECONDS; the thread continues."""
-    outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    outcome: Future[T] = Future()
 
     def run() -> None:
         try:
-            outcome.put((function(), None))
+            outcome.set_result(function())
         except BaseException as error:  # noqa: BLE001 (it is raised below, in the thread that waits)
-            outcome.put((None, error))
+            outcome.set_exception(error)
 
     Thread(target=run, name="login", daemon=True).start()
-    try:
-        value, error = outcome.get(timeout=PLUGIN_SECONDS)
-    except queue.Empty:
-        raise SettingsError(f"{what} did not answer within {PLUGIN_SECONDS:.0f} s") from None
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]  # None only where T has it
+    if not wait([outcome], PLUGIN_SECONDS).done:
+        raise SettingsError(f"{what} did not answer within {PLUGIN_SECONDS:.0f} s")
+    return outcome.result()
 
 
 def _server(configuration: Configuration, url: str, source: Source) -> Server:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from threading import Lock
-from types import TracebackType
 from typing import Any, Final
 
 from dra_sdk.errors import UnreachableError
@@ -33,14 +32,6 @@ class Watch:
         self._lock = Lock()
         self._reading = False
         self._closed = False
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[JSON]:
         """Yield each event; GoneError if the resourceVersion is too old, UnreachableError if the watch broke off."""

@@ -62,7 +62,7 @@ class Files:
         """
         target = os.fspath(path)
         self._step("create", target)
-        temporary, _ = _temporaries(target)
+        temporary = _temporary(target)
         handle = os.open(temporary, _NEW, _PRIVATE)
         try:
             try:
@@ -81,7 +81,7 @@ class Files:
     def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
         """Remove `path` and its temporary file if they exist, durably. A call that failed half-way may be repeated."""
         target = os.fspath(path)
-        for name in (target, *_temporaries(target)):
+        for name in (target, _temporary(target)):
             if os.path.lexists(name):  # on a read-only file system, unlink fails even if there is no file
                 self._step("unlink", target)
                 with contextlib.suppress(FileNotFoundError):
@@ -108,9 +108,8 @@ class Files:
 
     def discard_temporary(self, path: str | Path) -> None:
         """Remove the temporary file that a killed process left beside `path`."""
-        for name in _temporaries(os.fspath(path)):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)  # noqa: PTH108
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_temporary(os.fspath(path)))  # noqa: PTH108
 
     def _fill(self, handle: int, target: str, content: bytes, mode: int, *, whole: bool) -> None:
         self._step("write", target)
@@ -202,11 +201,9 @@ def private_directory(path: Path, mode: int) -> None:
         )
 
 
-def _temporaries(target: str) -> tuple[str, str]:
-    """Return the temporary file of a target, and the name that it had in older releases."""
+def _temporary(target: str) -> str:
     folder, slash, name = target.rpartition("/")
-    older = f"{folder}{slash}{PREFIX}{name[-_NAME:]}"
-    return f"{older}{END}", older
+    return f"{folder}{slash}{PREFIX}{name[-_NAME:]}{END}"
 
 
 def _folder(target: str) -> str:

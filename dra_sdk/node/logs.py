@@ -13,9 +13,8 @@ from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from typing import Final
 
-from dra_sdk.errors import SettingsError, one_line
+from dra_sdk.errors import one_line
 
-LEVELS: Final = ("debug", "info", "warning", "error")
 MESSAGE_LIMIT: Final = 8192  # characters
 _FIELDS: ContextVar[Mapping[str, str]] = ContextVar("dra_sdk_log_fields")
 _NO_FIELDS: Mapping[str, str] = {}
@@ -78,11 +77,7 @@ class TextFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, form: str) -> None:
-    """Log to standard error; SettingsError for an unknown level or format."""
-    if level not in LEVELS:
-        raise SettingsError(f"log level {level!r} is not one of {', '.join(LEVELS)}")
-    if form not in {"text", "json"}:
-        raise SettingsError(f"log format {form!r} is not text or json")
+    """Log to standard error from `level` on, with the form `text` or `json` (`Settings.log_level`, `log_format`)."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -34,7 +34,7 @@ from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
-from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.cdi_specs import spec_path
 from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.testing.claims import FakeClaim
@@ -327,7 +327,7 @@ class DriverHarness:
         return found
 
     def _cdi_spec(self, ref: ClaimRef) -> JSON | None:
-        path = CdiSpecs(self.node.cdi_dir, self.info.cdi_kind, self.info.name).path(ref.uid)
+        path = spec_path(self.node.cdi_dir, self.info.name, ref.uid)
         found = [each for each in CdiDirectories([self.node.cdi_dir]).load().specs if each.path == path]
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])

@@ -188,9 +188,7 @@ GUARDS: Final = (
     Guard(
         "half-undone claims that look complete", _ENGINE + "Preparer._release", "self._store.begin_undo(state)", "pass"
     ),
-    Guard(
-        "a file that is half written", "files:Files.write", "temporary, _ = _temporaries(target)", "temporary = target"
-    ),
+    Guard("a file that is half written", "files:Files.write", "temporary = _temporary(target)", "temporary = target"),
     Guard("a file whose content a power failure destroys", "files:Files._fill", "if whole:", "if False:"),
     Guard("memory that differs from a disk that failed", _STORE + "_read_again", "with self._lock:", "if False:"),
     # damaged files
@@ -244,6 +242,6 @@ GUARDS: Final = (
         "self._files.discard_temporary(self.directory / name)",
         "pass",
     ),
-    Guard("temporary files of removed ones", "files:Files.remove", "(target, *_temporaries(target))", "(target,)"),
+    Guard("temporary files of removed ones", "files:Files.remove", "(target, _temporary(target))", "(target,)"),
     Guard("state of an earlier boot", _STORE + "migrate", "_remove(place)", "pass"),
 )

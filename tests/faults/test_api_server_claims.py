@@ -148,7 +148,7 @@ def test_a_server_that_comes_back_while_we_wait(fresh: Inside, monkeypatch: pyte
 
 
 def test_a_server_that_never_answers(fresh: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "Timeouts", partial(ApiTimeouts, answer=1.0))
+    monkeypatch.setattr(client, "ApiTimeouts", partial(ApiTimeouts, answer=1.0))
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
@@ -205,7 +205,7 @@ def test_credentials_that_come_late(fresh: Inside) -> None:
         fresh.cluster.kubeconfig.write_bytes(later)
         fresh.prepare(ref)
         fresh.unprepare(ref)
-        assert fresh.process.publisher.slices.wait_synced(LONG)
+        wait(lambda: fresh.process.publisher.slices.synced)
         fresh.assert_sound()
 
 

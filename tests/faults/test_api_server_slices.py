@@ -9,7 +9,7 @@ import pytest
 
 from dra_sdk.node.slices import controller
 from dra_sdk.node.slices.backoff import Backoff
-from dra_sdk.testing.waiting import LONG, wait
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
 from dra_sdk.tools.simulator.faults import Effect
 from tests.faults.site import Inside
@@ -140,5 +140,5 @@ def test_what_others_do_to_our_slices_is_put_right(fresh: Inside) -> None:
         fresh.cluster.api.create("resourceslices", {"metadata": {"name": "x"}, "spec": {**foreign, "pool": pool}})
         publish(fresh, 0)
         wait(lambda: not fresh.slices())
-        assert fresh.process.publisher.slices.wait_synced(LONG)
+        wait(lambda: fresh.process.publisher.slices.synced)
         assert fresh.cluster.api.get("resourceslices", "x")["spec"]["driver"] != NAME

@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_events_arrive_as_they_happen(serve, connect):
 
     server = serve(lambda _: Answer(stream=events()))
     got = []
-    with connect(server.url).watch("/c", {"fieldSelector": "f"}, resource_version="5") as watch:
+    with closing(connect(server.url).watch("/c", {"fieldSelector": "f"}, resource_version="5")) as watch:
         for event in watch:
             got.append((event["type"], event["object"]))
             seen.release()

@@ -175,9 +175,8 @@ def test_what_a_killed_write_left_is_overwritten_and_removed(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("end", [END, ""])
-def test_what_a_killed_write_left_is_discarded_also_of_an_older_release(tmp_path: Path, end: str) -> None:
-    (tmp_path / f"{PREFIX}a.json{end}").write_bytes(b"half")
+def test_what_a_killed_write_left_is_discarded(tmp_path: Path) -> None:
+    (tmp_path / f"{PREFIX}a.json{END}").write_bytes(b"half")
     Files().discard_temporary(tmp_path / "a.json")
     assert os.listdir(tmp_path) == []
 

@@ -114,12 +114,6 @@ class HealthFeed:
             self._changed.notify_all()
         return self._batches(group, mine, alive)
 
-    @property
-    def followed_groups(self) -> tuple[str, ...]:
-        """The groups that have a follower."""
-        with self._changed:
-            return tuple(self._waiting)
-
     def wake(self) -> None:
         """Make the followers check their `alive` now."""
         with self._changed:

@@ -127,11 +127,6 @@ class NriSession:
         self._failure: NriError | None = None
         self._reason: NriError | None = None
 
-    @property
-    def runtime(self) -> RuntimeInfo | None:
-        """The runtime; None before Configure."""
-        return self._runtime
-
     def run(self, synchronized: Callable[[RuntimeInfo], None]) -> None:
         """Register, and return when the connection has ended in order.
 

@@ -100,16 +100,11 @@ class CdiSpecs:
         """
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._remove_older_names()
             for name in targets(self.directory, _SUFFIX):
                 if name.startswith(self._name_prefix):
                     self._sweep(name.removeprefix(self._name_prefix).removesuffix(_SUFFIX), held, locks or NamedLocks())
         except OSError as error:
             raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
-
-    def path(self, uid: str) -> Path:
-        """Return the path of a claim's spec."""
-        return Path(self._path(uid))
 
     def write(self, uid: str, spec: JSON | None) -> None:
         """Write `spec`, or remove the file if it is None. ClaimError if that fails."""
@@ -161,14 +156,6 @@ class CdiSpecs:
             else:
                 self._files.discard_temporary(path)
 
-    def _remove_older_names(self) -> None:
-        """Remove files that an older release named after the kind alone, which two drivers could share."""
-        vendor = cdi.split_kind(self.kind)[0]
-        older = "claim-*" if self._driver == vendor else f"{self._driver}_claim-*"
-        for path in self.directory.glob(cdi.transient_spec_name(self.kind, older)):
-            if not path.name.startswith(self._name_prefix) and _kind_of(path) == self.kind:
-                self._files.remove(path)
-
 
 def spec_path(directory: Path, driver: str, uid: str) -> Path:
     """Return where the spec of a driver's claim (UID or `safe_id`) lies in a CDI directory."""
@@ -177,15 +164,6 @@ def spec_path(directory: Path, driver: str, uid: str) -> Path:
 
 def _name_prefix(driver: str) -> str:
     return f"{driver}_claim-"
-
-
-def _kind_of(path: Path) -> str | None:
-    """Return the kind that a spec file says it has; None if it cannot be read."""
-    try:
-        spec = json.loads(read(path))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return spec.get("kind") if isinstance(spec, dict) else None
 
 
 def _default_name(claim: str, device: PreparedDevice) -> str:

@@ -319,7 +319,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
     body: _Body = _adapter().validate_python(json.loads(content))
     complete = body.phase is ClaimPhase.COMPLETED
     claim = HeldClaim(body.namespace, body.name, body.uid, body.devices, body.journal, complete, pods=body.pods)
-    return Checkpoint(claim, body.boot_id, body.cdi_spec, body.metadata, body.statuses)
+    return Checkpoint(claim, body.boot_id, body.cdi_spec or None, body.metadata, body.statuses)
 
 
 @cache

@@ -111,8 +111,8 @@ class ClaimStatusWriter:
 
     def _run(self) -> None:
         delay = FIRST_DELAY
-        while (found := self._next()) is not None:
-            ref, entries = found
+        while (ready := self._next()) is not None:
+            ref, entries = ready
             try:
                 self._apply(ref, entries)
                 delay = FIRST_DELAY
@@ -120,7 +120,8 @@ class ClaimStatusWriter:
                 log.warning("%s: status.devices not written yet: %s", ref, error)
                 with self._changed:
                     self._waiting.setdefault(ref, (monotonic(), entries))  # unless newer ones were put
-                self._pause(delay)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopped, delay)
                 delay = min(2 * delay, LAST_DELAY)
 
     def _next(self) -> tuple[ClaimRef, Entries] | None:
@@ -154,12 +155,6 @@ class ClaimStatusWriter:
                 ref,
                 error,
             )
-
-    def _pause(self, seconds: float) -> None:
-        deadline = monotonic() + seconds
-        with self._changed:
-            while not self._stopped and (left := deadline - monotonic()) > 0:
-                self._changed.wait(left)
 
 
 def status_apply(ref: ClaimRef, entries: Entries) -> JSON:

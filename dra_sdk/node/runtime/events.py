@@ -13,10 +13,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from queue import Full, Queue
 from secrets import token_hex
-from threading import Condition, Thread
+from threading import Thread
 from time import monotonic
 from typing import Final, Literal, Protocol
 
@@ -97,9 +99,7 @@ class EventWriter:
         self, driver: str, node: str, connect: Callable[[], EventApi], *, clock: Callable[[], float] = monotonic
     ) -> None:
         self._driver, self._node, self._connect, self._clock = driver, node, connect, clock
-        self._changed = Condition()  # guards the next three
-        self._waiting: list[NodeEvent] = []
-        self._writing = False
+        self._waiting: Queue[NodeEvent | None] = Queue(WAITING)
         self._stopped = False
         self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
         self._left, self._refilled = float(BURST), clock()
@@ -112,44 +112,25 @@ class EventWriter:
 
     def stop(self, timeout: float) -> None:
         """End the thread; what waits is not written."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped = True
+        with suppress(Full):  # then the thread does not wait
+            self._waiting.put_nowait(None)
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
     def put(self, event: NodeEvent) -> None:
         """Write an Event soon. Never blocks; if too many wait, this one is dropped."""
-        with self._changed:
-            if not self._stopped and len(self._waiting) < WAITING:
-                self._waiting.append(event)
-                self._changed.notify_all()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that was put is written or dropped."""
-        with self._changed:
-            return not self._waiting and not self._writing
+        with suppress(Full):
+            self._waiting.put_nowait(event)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._writing = False
-                self._changed.wait_for(lambda: self._waiting or self._stopped)
-                if self._stopped:
-                    return
-                event = self._waiting.pop(0)
-                self._writing = True
+        while (event := self._waiting.get()) is not None and not self._stopped:
             try:
                 self._write(event)
-            except ApiError as error:
-                if error.status == _FORBIDDEN and not error.temporary:
+            except DraError as error:  # of the API server; no connection, no credentials
+                if isinstance(error, ApiError) and error.status == _FORBIDDEN and not error.temporary:
                     log.error("no events until the next start: the role needs create and patch of events: %s", error)
-                    with self._changed:
-                        self._stopped = True
                     return
-                log.info("event %s is not written: %s", event.reason, error)
-            except DraError as error:  # no connection, no credentials
                 log.info("event %s is not written: %s", event.reason, error)
 
     def _write(self, event: NodeEvent) -> None:

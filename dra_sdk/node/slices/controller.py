@@ -127,24 +127,11 @@ class SliceController:
             general = {"": self._error} if self._error else {}
             return {**general, **self._queue.errors()}
 
-    def last_error(self, pool: str = "") -> Exception | None:
-        """Return the problem of one pool, or of all pools."""
-        return self.errors.get(pool)
-
     @property
     def synced(self) -> bool:
         """Whether the server has all that was published last, apart from fields that it does not know."""
         with self._changed:
-            return self._is_synced()
-
-    def wait_synced(self, timeout: float | None = None) -> bool:
-        """Wait until `synced`; False after `timeout` seconds, or if the controller was stopped before."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_synced() or self._stop.is_set(), timeout)
-            return self._is_synced()
-
-    def _is_synced(self) -> bool:
-        return self._queue.is_settled() and self._is_listed()
+            return self._queue.is_settled() and self._is_listed()
 
     def _is_listed(self) -> bool:
         return bool(self._watchers) and self._listed >= self._watchers.keys()
@@ -165,8 +152,6 @@ class SliceController:
                 failures = 1 if time.monotonic() - since > self._backoff.calm else failures + 1
                 self._general(error)
                 self._stop.wait(self._backoff.after_failure(failures, error))
-        with self._changed:
-            self._changed.notify_all()
 
     def _serve(self, api: KubeApi) -> None:
         """Work on one pool after the other until `stop`."""
@@ -219,7 +204,6 @@ class SliceController:
             # An event is in the cache before it makes the pool due, so if both are equal here, no event is missing.
             is_current = not self._diff(pool, specs)
             self._queue.done(pool, desired, specs, dropped, is_current=is_current)
-            self._changed.notify_all()
         if dropped:
             self._report(pool.name, dropped)
 

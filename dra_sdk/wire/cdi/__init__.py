@@ -10,7 +10,6 @@ from dra_sdk.wire.cdi.names import (
     parse_qualified_name,
     qualified_name,
     split_kind,
-    transient_spec_name,
 )
 from dra_sdk.wire.cdi.spec import claim_spec, edits_to_json, is_empty
 from dra_sdk.wire.cdi.validation import minimum_version
@@ -25,5 +24,4 @@ __all__ = [
     "parse_qualified_name",
     "qualified_name",
     "split_kind",
-    "transient_spec_name",
 ]

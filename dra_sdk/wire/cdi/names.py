@@ -75,8 +75,3 @@ def kind_problem(kind: str) -> str | None:
 def device_problem(name: str) -> str | None:
     """The problem of a device name, None without one."""
     return None if _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"
-
-
-def transient_spec_name(kind: str, transient_id: str) -> str:
-    """Return the file name of a spec that exists only as long as something else, such as the claim `transient_id`."""
-    return "-".join(split_kind(kind)) + "_" + transient_id.replace("/", "_") + ".json"

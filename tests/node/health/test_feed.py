@@ -128,10 +128,9 @@ def test_a_follower_that_was_busy_for_too_long_is_not_told_what_went_stale(feed,
 
 
 def test_without_anything_known_a_follower_waits_for_the_first_report(feed):
-    received = []
-    thread = in_thread(lambda: received.append(next(feed.follow("v1", always))))
+    received, stream = [], feed.follow("v1", always)
+    thread = in_thread(lambda: received.append(next(stream)))
     feed.report([])
-    assert wait(lambda: feed.followed_groups) == ("v1",)
     assert received == []
     feed.report([lamp()])
     assert joined(thread)
@@ -163,8 +162,8 @@ def test_a_new_follower_of_a_group_ends_the_older_one_only(feed):
 
 
 def test_an_older_follower_that_waits_is_ended_by_the_newer(feed):
-    waiting = in_thread(lambda: list(feed.follow("v1", always)))
-    assert wait(lambda: feed.followed_groups) == ("v1",)
+    older = feed.follow("v1", always)
+    waiting = in_thread(lambda: list(older))
     newer = feed.follow("v1", always)
     assert joined(waiting)
     feed.report([lamp()])
@@ -175,13 +174,12 @@ def test_a_follower_ends_as_soon_as_it_is_woken_and_no_longer_alive(feed):
     alive = threading.Event()
     alive.set()
     received = []
-    thread = in_thread(lambda: received.append(list(feed.follow("v1", alive.is_set))))
-    assert wait(lambda: feed.followed_groups) == ("v1",)
+    stream = feed.follow("v1", alive.is_set)
+    thread = in_thread(lambda: received.append(list(stream)))
     alive.clear()
     feed.wake()
     assert joined(thread)
     assert received == [[]]
-    assert feed.followed_groups == ()
 
 
 def test_a_follower_that_is_not_alive_from_the_start_gets_nothing(feed):
@@ -189,13 +187,15 @@ def test_a_follower_that_is_not_alive_from_the_start_gets_nothing(feed):
     assert list(feed.follow("v1", lambda: False)) == []
 
 
-def test_an_abandoned_follower_is_forgotten(feed):
+def test_the_end_of_an_abandoned_follower_leaves_the_newer_one(feed):
     feed.report([lamp()])
-    stream = feed.follow("v1", always)
-    next(stream)
-    assert feed.followed_groups == ("v1",)
-    stream.close()
-    assert feed.followed_groups == ()
+    older = feed.follow("v1", always)
+    next(older)
+    newer = feed.follow("v1", always)
+    older.close()
+    assert next(newer) == [known()]
+    feed.report([lamp("lamp-1")])
+    assert next(newer) == [known("lamp-1")]
 
 
 def test_closing_ends_followers_now_and_later(feed):

@@ -162,11 +162,11 @@ def test_calls_of_many_threads_get_their_own_answers_in_any_order() -> None:
 
 
 def test_an_error_has_the_code_and_the_message_of_the_peer() -> None:
-    wires = Wires(lambda call: call.fail(Code.FAILED_PRECONDITION, "not yet"))
-    with pytest.raises(TtrpcError, match=r"^the peer: Method failed with FAILED_PRECONDITION: not yet$") as raised:
+    wires = Wires(lambda call: call.fail(Code.RESOURCE_EXHAUSTED, "not yet"))
+    with pytest.raises(TtrpcError, match=r"^the peer: Method failed with RESOURCE_EXHAUSTED: not yet$") as raised:
         wires.call()
     wires.join()
-    assert raised.value.code == Code.FAILED_PRECONDITION
+    assert raised.value.code == Code.RESOURCE_EXHAUSTED
 
 
 def test_an_answer_after_the_deadline_is_dropped() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from dra_sdk import ContainerEdits, DeviceNode, PreparedDevice
 from dra_sdk.errors import ClaimError, DraError, HookError, InvalidObjectError, SettingsError
-from dra_sdk.node.files import PREFIX, Files, claim_lock
+from dra_sdk.node.files import END, PREFIX, Files, claim_lock
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.cdi_specs import CdiSpecs, build_spec, name_devices
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs, build_spec, name_devices, spec_path
 from dra_sdk.wire.cdi.reading import check_spec
 
 KIND = "example.com/lamp"
@@ -111,11 +111,16 @@ def cdi(tmp_path: Path) -> CdiSpecs:
 SPEC = {"cdiVersion": "0.3.0", "kind": KIND, "devices": []}
 
 
+def file_of(cdi: CdiSpecs, uid: str) -> Path:
+    """The spec of a claim."""
+    return spec_path(cdi.directory, DRIVER, uid)
+
+
 def test_a_spec_is_written_readable_for_the_runtime_and_removed(cdi: CdiSpecs) -> None:
     cdi.write("u-1", SPEC)
     assert os.listdir(cdi.directory) == ["lamps.example.com_claim-u-1.json"]
-    assert json.loads(cdi.path("u-1").read_text()) == SPEC
-    assert cdi.path("u-1").stat().st_mode & 0o777 == 0o644
+    assert json.loads(file_of(cdi, "u-1").read_text()) == SPEC
+    assert file_of(cdi, "u-1").stat().st_mode & 0o777 == 0o644
     cdi.remove("u-1")
     cdi.remove("u-1")
     assert os.listdir(cdi.directory) == []
@@ -131,7 +136,7 @@ def test_writing_nothing_removes_what_was_there(cdi: CdiSpecs) -> None:
 def test_hostile_uids_stay_in_the_directory(cdi: CdiSpecs, uid: str) -> None:
     cdi.write(uid, SPEC)
     assert len(os.listdir(cdi.directory)) == 1
-    assert cdi.path(uid).parent == cdi.directory
+    assert file_of(cdi, uid).parent == cdi.directory
     cdi.remove(uid)
     assert os.listdir(cdi.directory) == []
 
@@ -139,32 +144,32 @@ def test_hostile_uids_stay_in_the_directory(cdi: CdiSpecs, uid: str) -> None:
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff"])
 def test_a_lost_or_damaged_spec_is_written_again(cdi: CdiSpecs, content: bytes | None) -> None:
     if content is not None:
-        cdi.path("u-1").write_bytes(content)
+        file_of(cdi, "u-1").write_bytes(content)
     cdi.ensure("u-1", SPEC)
-    assert json.loads(cdi.path("u-1").read_text()) == SPEC
+    assert json.loads(file_of(cdi, "u-1").read_text()) == SPEC
 
 
 def test_a_spec_that_is_as_it_should_be_is_not_touched(cdi: CdiSpecs) -> None:
     cdi.write("u-1", SPEC)
-    before = cdi.path("u-1").stat()
+    before = file_of(cdi, "u-1").stat()
     cdi.ensure("u-1", SPEC)
-    assert cdi.path("u-1").stat() == before
+    assert file_of(cdi, "u-1").stat() == before
 
 
 def test_a_directory_that_was_wiped_comes_back(cdi: CdiSpecs) -> None:
     cdi.directory.rmdir()
     cdi.ensure("u-1", SPEC)
-    assert json.loads(cdi.path("u-1").read_text()) == SPEC
+    assert json.loads(file_of(cdi, "u-1").read_text()) == SPEC
 
 
 def test_opening_removes_what_belongs_to_no_claim_and_nothing_of_others(cdi: CdiSpecs) -> None:
     mine = ["lamps.example.com_claim-u-1.json", "lamps.example.com_claim-u-2.json"]
-    temporary = [f"{PREFIX}lamps.example.com_claim-u-1.json", f"{PREFIX}lamps.example.com_claim-u-3.json"]
+    temporary = [f"{PREFIX}lamps.example.com_claim-u-{number}.json{END}" for number in (1, 3)]
     others = [
         "lamps.example.com.json",
         "lamps.example.community_claim-u-2.json",
         "example.com_claim-u-2.json",
-        f"{PREFIX}example.com_claim-u-2.json",
+        f"{PREFIX}example.com_claim-u-2.json{END}",
         "vendor.yaml",
     ]
     for name in (*mine, *others, *temporary):
@@ -196,15 +201,6 @@ def test_drivers_whose_kinds_are_alike_leave_the_specs_of_each_other_alone(
     assert os.listdir(tmp_path) == []
 
 
-def test_files_that_an_older_release_named_after_this_kind_are_removed(tmp_path: Path) -> None:
-    own, other = CdiSpecs(tmp_path, "acme.com/gpu-net", "acme.com"), {**SPEC, "kind": "acme.com-gpu/net"}
-    (tmp_path / "acme.com-gpu-net_claim-u-1.json").write_text(json.dumps({**SPEC, "kind": own.kind}))
-    (tmp_path / "acme.com-gpu-net_claim-u-2.json").write_text(json.dumps(other))
-    (tmp_path / "acme.com-gpu-net_claim-u-3.json").write_text("[]")
-    own.open(lambda: {"u-1"})
-    assert sorted(os.listdir(tmp_path)) == ["acme.com-gpu-net_claim-u-2.json", "acme.com-gpu-net_claim-u-3.json"]
-
-
 def test_the_spec_of_a_claim_that_another_process_works_on_stays(cdi: CdiSpecs) -> None:
     """Whether it writes its checkpoint before the spec or after it."""
     locks = NamedLocks()
@@ -217,7 +213,7 @@ def test_the_spec_of_a_claim_that_another_process_works_on_stays(cdi: CdiSpecs) 
 
     with locks.hold([claim_lock("u-in-hand")]):
         cdi.open(prepared_by_now, locks)
-    assert sorted(os.listdir(cdi.directory)) == sorted(cdi.path(uid).name for uid in ("u-new", "u-in-hand"))
+    assert sorted(os.listdir(cdi.directory)) == sorted(file_of(cdi, uid).name for uid in ("u-new", "u-in-hand"))
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
@@ -234,6 +230,6 @@ def test_what_cannot_be_written_or_removed_is_the_claims_error(tmp_path: Path) -
     cdi = CdiSpecs(tmp_path, KIND, DRIVER, Files(read_only))
     with pytest.raises(ClaimError, match=r"cannot write CDI spec .*claim-u-1.json: Read-only file system"):
         cdi.write("u-1", SPEC)
-    cdi.path("u-1").touch()
+    file_of(cdi, "u-1").touch()
     with pytest.raises(ClaimError, match=r"cannot remove CDI spec .*claim-u-1.json: Read-only file system"):
         cdi.remove("u-1")

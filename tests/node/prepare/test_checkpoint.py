@@ -267,6 +267,14 @@ def test_the_body_is_that_of_the_first_release() -> None:
     assert decode(encode(state), "f") == state
 
 
+def test_an_empty_spec_of_a_file_is_no_spec() -> None:
+    """No release wrote one, and a runtime refuses it."""
+    head, body, end = encode(STATE).split(b"\n")
+    empty = json.dumps({**json.loads(body), "cdi_spec": {}}).encode()
+    header = {**json.loads(head), "sha256": hashlib.sha256(empty).hexdigest()}
+    assert decode(b"\n".join([json.dumps(header).encode(), empty, end]), "f") == replace(STATE, cdi_spec=None)
+
+
 text = st.text(st.characters(), max_size=5)  # lone surrogates too
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,

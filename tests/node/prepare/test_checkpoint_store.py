@@ -12,7 +12,7 @@ import pytest
 
 from dra_sdk import AllocatedDevice, Device, HeldClaim, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
-from dra_sdk.node.files import PREFIX, Files, Step, claim_lock, read, safe_id
+from dra_sdk.node.files import END, PREFIX, Files, Step, claim_lock, read, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare import state_files
 from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_at_all_is_reported_and_tried_again(tmp_path:
 
 def test_other_files_are_left_alone_and_leftovers_are_swept(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    for name in ("README", f"{PREFIX}u-1.json", f"{PREFIX}x.json"):
+    for name in ("README", f"{PREFIX}u-1.json{END}", f"{PREFIX}x.json{END}"):
         (store.directory / name).touch()
     again = opened(tmp_path)
     assert again.all() == []
@@ -282,7 +282,7 @@ def test_files_that_did_not_change_are_not_read_again(tmp_path: Path, monkeypatc
 
 def test_a_temporary_file_of_another_process_survives_our_start(tmp_path: Path) -> None:
     store, locks = opened(tmp_path, shared=True), NamedLocks(tmp_path / "locks")
-    in_hand, left = store.directory / f"{PREFIX}u-1.json", store.directory / f"{PREFIX}u-2.json"
+    in_hand, left = (store.directory / f"{PREFIX}u-{number}.json{END}" for number in (1, 2))
     in_hand.touch()
     left.touch()
     others = NamedLocks(tmp_path / "locks")

@@ -41,8 +41,8 @@ class Server:
         self.claim: JSON | None = {"metadata": {"uid": REF.uid}, "status": {"reservedFor": users}}
 
     def get(self, path: str) -> JSON:
-        assert path.endswith("/namespaces/team/resourceclaims/light")
-        if self.claim is None:
+        assert path.endswith(("/namespaces/team/resourceclaims/light", "/namespaces/team/resourceclaims/last"))
+        if self.claim is None or path.endswith("last"):
             raise NotFoundError("gone", status=404)
         return self.claim
 
@@ -65,13 +65,19 @@ class Bench:
 
     def __init__(self) -> None:
         self.server, self.now = Server(), 0.0
-        self.writer = EventWriter(NAME, "node-1", lambda: self.server, clock=lambda: self.now)
+        self.put, self.begun = 0, 0
+        self.writer = EventWriter(NAME, "node-1", self.connect, clock=lambda: self.now)
+
+    def connect(self) -> Server:
+        self.begun += 1
+        return self.server
 
     def tell(self, *events: NodeEvent) -> None:
-        """Put them, and wait until the thread has taken them."""
-        for each in events:
-            self.writer.put(each)
-        wait(lambda: self.writer.is_idle)
+        """Put them, and wait until the thread has taken them and begins with a last one, which has no pods."""
+        for event in (*events, NodeEvent("DeviceUnhealthy", "", claim=ClaimRef("team", "last", "none"))):
+            self.writer.put(event)
+            self.put += 1
+        wait(lambda: self.begun == self.put)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
         cluster.kubelet.wait_for_driver(NAME)
         again = cluster.run_pod("a", ["one"])
         cluster.wait_slices(NAME)  # which the kubelet deleted as it started
-        assert process.publisher.slices.wait_synced(LONG)
+        wait(lambda: process.publisher.slices.synced)
         cluster.stop_pod("a")
     assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
     assert (len(lamps.prepared), [held.name for held in lamps.undone]) == (1, ["one"])
@@ -73,7 +73,7 @@ def test_slices_that_a_kubelet_deletes_come_back_with_the_registration(
         monkeypatch.setattr(process.registration, "wait_for_kubelet_restart", lambda: (asked.set(), restarted())[1])
         cluster.kubelet.wait_for_driver(NAME)
         before = cluster.wait_slices(NAME)
-        assert process.publisher.slices.wait_synced(LONG)
+        wait(lambda: process.publisher.slices.synced)
         cluster.kubelet.stop()
         for each in before:
             cluster.api.delete("resourceslices", each["metadata"]["name"])
@@ -81,7 +81,7 @@ def test_slices_that_a_kubelet_deletes_come_back_with_the_registration(
         assert cluster.api.list("resourceslices") == []
         cluster.kubelet.start()
         after = cluster.wait_slices(NAME)
-        assert process.publisher.slices.wait_synced(LONG)
+        wait(lambda: process.publisher.slices.synced)
     assert [each["spec"] for each in after] == [each["spec"] for each in before]
     said = [each.getMessage() for each in caplog.records]
     published = said.index(f"pool {cluster.node_name}: the kubelet has restarted; publishing its slices again")
@@ -93,7 +93,7 @@ def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
         before = cluster.wait_slices(NAME)
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
-        assert process.publisher.slices.wait_synced(LONG)
+        wait(lambda: process.publisher.slices.synced)
     assert cluster.api.list("resourceslices") == before
 
 
@@ -105,11 +105,16 @@ def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
 
 
 @pytest.mark.parametrize("serve", ["both", "common"])
-def test_nothing_is_published_before_the_kubelet_knows_the_driver(cluster: EmbeddedCluster, serve: Serve) -> None:
+def test_nothing_is_published_before_the_kubelet_knows_the_driver(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
     """A pod that is bound before that is refused, and the real kubelet looks at it again 90 s later."""
     cluster.kubelet.stop()
+    asked, registered = Event(), registration.Registration.wait_registered
+    monkeypatch.setattr(registration.Registration, "wait_registered", lambda *of: (asked.set(), registered(*of))[1])
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, serve=serve)) as process:
-        assert not process.publisher.slices.wait_synced(0.5)
+        assert asked.wait(LONG)
+        assert not process.publisher.slices.synced
         assert cluster.api.list("resourceslices") == []
         cluster.kubelet.start()
         cluster.wait_slices(NAME)

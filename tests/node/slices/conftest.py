@@ -75,7 +75,7 @@ class Cluster:
         made = self.controller(**more)
         made.start()
         made.publish(pools)
-        assert made.wait_synced(LONG), made.errors
+        wait(lambda: made.synced)
         return made
 
 

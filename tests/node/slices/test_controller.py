@@ -23,7 +23,7 @@ from dra_sdk.model.device import (
 )
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
-from dra_sdk.testing.waiting import LONG
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.faults import FaultRule, Reject, Reset
 from dra_sdk.tools.simulator.objects import Write
@@ -53,7 +53,7 @@ def test_nothing_happens_before_the_first_publish(cluster: Cluster, eventually):
     controller = cluster.controller()
     controller.start()
     eventually(lambda: cluster.server.open_watches)
-    assert not controller.wait_synced(0.1)
+    assert not controller.synced
     assert cluster.versions() == before
 
 
@@ -86,7 +86,7 @@ def test_one_changed_slice_is_updated_in_place(cluster: Cluster, eventually):
     controller = cluster.running(pool(NODE, "gpu-0"))
     (before,) = cluster.slices()
     controller.publish([pool(NODE, "gpu-0", "gpu-1")])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     (after,) = cluster.slices()
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"]["pool"]["generation"] == 1
@@ -96,7 +96,7 @@ def test_one_changed_slice_is_updated_in_place(cluster: Cluster, eventually):
 def test_a_pool_that_grows_gets_a_new_generation_everywhere(cluster: Cluster):
     controller = cluster.running(pool(NODE, *(f"d{i}" for i in range(128))))
     controller.publish([pool(NODE, *(f"d{i}" for i in range(129)))])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert [spec["pool"] for spec in cluster.specs()] == [
         {"name": NODE, "generation": 2, "resourceSliceCount": 2},
         {"name": NODE, "generation": 2, "resourceSliceCount": 2},
@@ -107,12 +107,12 @@ def test_a_pool_that_grows_gets_a_new_generation_everywhere(cluster: Cluster):
 def test_pools_left_out_are_deleted_and_an_empty_one_is_not(cluster: Cluster):
     controller = cluster.running(pool("a"), pool("b"))
     controller.publish([ResourcePool("a")])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert cluster.specs() == [
         {"driver": DRIVER, "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}, "nodeName": NODE}
     ]
     controller.publish([])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert cluster.slices() == []
 
 
@@ -128,7 +128,7 @@ def test_the_latest_publish_wins(cluster: Cluster):
     for count in range(1, 30):
         controller.publish([pool(NODE, *(f"d{i}" for i in range(count)))])
     controller.start()
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert controller.stats == Stats(creates=1)
     assert len(cluster.names()) == 29
 
@@ -140,7 +140,7 @@ def test_other_drivers_and_nodes_are_left_alone(cluster: Cluster):
     before = cluster.slices()
     controller = cluster.running(pool(NODE))
     controller.publish([])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert cluster.slices() == before
 
 
@@ -291,7 +291,7 @@ def test_slices_do_not_come_back_for_a_node_that_is_gone(cluster: Cluster, event
     eventually(lambda: len([each for each in cluster.server.log.records("get", "nodes") if each.code == 404]) >= 5)
     assert cluster.slices() == []
     uid = cluster.node()
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert [each["metadata"]["ownerReferences"][0]["uid"] for each in cluster.slices()] == [uid, uid]
     assert controller.stats.creates == 4
 
@@ -329,12 +329,12 @@ def test_the_server_is_down_at_first(cluster: Cluster, eventually):
     controller = cluster.controller()
     controller.start()
     controller.publish([pool(NODE)])
-    error = eventually(controller.last_error)
+    error = eventually(lambda: controller.errors.get(""))
     assert isinstance(error, UnreachableError)
     assert "get nodes node-1: no answer from" in str(error)
     assert not controller.synced
     cluster.server.start()
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert controller.errors == {}
     assert cluster.names() == ["gpu-0"]
 
@@ -342,14 +342,14 @@ def test_the_server_is_down_at_first(cluster: Cluster, eventually):
 def test_the_server_goes_and_comes_back(cluster: Cluster, eventually):
     controller = cluster.running(pool(NODE))
     cluster.server.stop()
-    eventually(controller.last_error)
+    eventually(lambda: controller.errors.get(""))
     controller.publish([pool(NODE, "new")])
-    eventually(lambda: isinstance(controller.last_error(NODE), UnreachableError))
+    eventually(lambda: isinstance(controller.errors.get(NODE), UnreachableError))
     for item in cluster.slices():
         cluster.delete(item)
     cluster.server.start()
     eventually(lambda: cluster.names() == ["new"])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     eventually(lambda: controller.errors == {})  # the watch may be back later than the pool
 
 
@@ -359,18 +359,18 @@ def test_no_kubeconfig_is_told_and_tried_again(cluster: Cluster, eventually):
     controller = cluster.controller()
     controller.start()
     controller.publish([pool(NODE)])
-    assert isinstance(eventually(controller.last_error), SettingsError)
+    assert isinstance(eventually(lambda: controller.errors.get("")), SettingsError)
     cluster.kubeconfig.write_text(content)
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
 
 
 def test_the_node_is_not_there_yet(cluster: Cluster, eventually):
     controller = cluster.controller("late")
     controller.start()
     controller.publish([pool("late")])
-    assert "nodes late" in str(eventually(controller.last_error))
+    assert "nodes late" in str(eventually(lambda: controller.errors.get("")))
     cluster.node("late")
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
 
 
 @pytest.mark.parametrize("reset", [True, False])
@@ -391,7 +391,7 @@ def test_a_watch_that_is_too_old_lists_again(cluster: Cluster, eventually):
     controller = cluster.running(pool(NODE))
     eventually(lambda: cluster.server.open_watches == 1)
     cluster.server.stop()
-    eventually(controller.last_error)
+    eventually(lambda: controller.errors.get(""))
     for item in cluster.slices():
         cluster.delete(item)
     cluster.local.create("resourceslices", stray())
@@ -428,7 +428,7 @@ def test_a_conflict_is_solved_with_what_the_server_has(cluster: Cluster):
     )
     cluster.server.faults.add(conflict)
     controller.publish([pool(NODE, "new")])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert conflict.hits == 1
     assert cluster.names() == ["new"]
     assert cluster.problems == []  # it happens, and nobody needs to hear of it
@@ -466,26 +466,26 @@ def test_one_refused_pool_does_not_hold_up_the_others(cluster: Cluster, eventual
     controller.start()
     controller.publish([pool("a", "a"), pool("bad", "b"), pool("c", "c")])
     eventually(lambda: cluster.names() == ["a", "c"])
-    error = eventually(lambda: controller.last_error("bad"))
+    error = eventually(lambda: controller.errors.get("bad"))
     assert isinstance(error, InvalidError)
     assert "looks odd" in str(error)
     assert set(controller.errors) == {"bad"}
     assert not controller.synced
     cluster.server.store.admit.clear()
-    assert controller.wait_synced(LONG)  # it is tried again, for the server may change
+    wait(lambda: controller.synced)  # it is tried again, for the server may change
 
 
 def test_a_pool_that_breaks_a_rule_stays_as_it_was(cluster: Cluster, eventually):
     controller = cluster.running(pool("a", "one"), pool("b", "two"))
     controller.publish([pool("a", "twice", "twice"), pool("b", "three")])
     eventually(lambda: cluster.names() == ["one", "three"])
-    assert isinstance(controller.last_error("a"), InvalidObjectError)
-    assert "device twice: there are 2 of this name" in str(controller.last_error("a"))
+    assert isinstance(controller.errors.get("a"), InvalidObjectError)
+    assert "device twice: there are 2 of this name" in str(controller.errors.get("a"))
     assert [name for name, _ in cluster.problems] == ["a"]
     controller.publish([pool("a", "twice", "twice"), pool("b", "three")])
     assert len(cluster.problems) == 1  # the same mistake is told once
     controller.publish([pool("a", "four"), pool("b", "three")])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert cluster.names() == ["four", "three"]
     assert controller.errors == {}
 
@@ -496,7 +496,7 @@ def test_a_pool_that_is_wrong_from_the_start_deletes_nothing(cluster: Cluster, e
     controller.start()
     controller.publish([pool("a", "twice", "twice"), pool("b", "two")])
     eventually(lambda: cluster.names() == ["one", "two"])
-    assert not controller.wait_synced(0.1)
+    assert not controller.synced
     assert cluster.names() == ["one", "two"]
 
 
@@ -506,7 +506,7 @@ def test_retry_after_is_honoured(cluster: Cluster):
     controller = cluster.controller()
     controller.start()
     controller.publish([pool(NODE)])
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     refused, created = cluster.server.log.records("create", "resourceslices")
     assert (refused.code, created.code) == (429, 201)
     assert created.started - refused.started >= 1.0
@@ -541,14 +541,14 @@ def test_no_right_to_list(cluster: Cluster, eventually):
     controller = cluster.controller()
     controller.start()
     controller.publish([pool(NODE)])
-    assert "no RBAC rule" in str(eventually(controller.last_error))
+    assert "no RBAC rule" in str(eventually(lambda: controller.errors.get("")))
     assert not controller.synced
     eventually(lambda: rule.hits >= 6)
     started = [each.started for each in cluster.server.log.records("list", "resourceslices")]
     pauses = [after - before for before, after in pairwise(started)]
     assert all(pause >= 0.8 * wanted for pause, wanted in zip(pauses, (0.02, 0.04, 0.08, 0.1, 0.1), strict=False))
     cluster.server.faults.remove(rule)
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
 
 
 def test_dropped_fields_are_told_once_and_not_sent_again(cluster: Cluster, eventually):
@@ -559,7 +559,7 @@ def test_dropped_fields_are_told_once_and_not_sent_again(cluster: Cluster, event
     cluster.server.store.admit.append(drop)
     tainted = ResourcePool(NODE, [Device("gpu-0", taints=[DeviceTaint(key="broken", effect="NoSchedule")])])
     controller = cluster.running(tainted)
-    error = controller.last_error(NODE)
+    error = controller.errors.get(NODE)
     assert isinstance(error, DroppedFieldsError)
     assert (error.pool, error.slices, error.gates) == (NODE, [0], ["DRADeviceTaints"])
     assert "slice 0: the API server dropped device gpu-0: taints" in str(error)
@@ -588,7 +588,7 @@ def test_a_restart_writes_nothing_if_the_server_drops_the_same_fields_again(clus
     assert again.stats == Stats()
     assert cluster.versions() == before
     assert [str(error) for _, error in cluster.problems] == 2 * [str(error) for _, error in problems]
-    assert "DRANodeAllocatableResources" in str(again.last_error(NODE))
+    assert "DRANodeAllocatableResources" in str(again.errors.get(NODE))
 
 
 @pytest.mark.parametrize("renamed", [False, True])
@@ -622,7 +622,7 @@ def test_pools_for_several_nodes(cluster: Cluster, eventually):
     again = cluster.running(shared, pool(NODE, "gpu-0"))
     assert cluster.versions() == before
     again.publish([pool("fabric", "f")])  # from many nodes to one: the field is immutable
-    assert again.wait_synced(LONG)
+    wait(lambda: again.synced)
     assert cluster.names() == ["f", "t"]
     assert [spec.get("nodeName") for spec in cluster.specs() if spec["pool"]["name"] == "fabric"] == [NODE]
     assert theirs.stats == Stats(creates=1)
@@ -645,7 +645,7 @@ def test_a_driver_of_the_whole_cluster(cluster: Cluster, eventually):
     cluster.delete(item)
     eventually(lambda: cluster.names() == ["a"])
     controller.publish([pool("rack-1", "b")])
-    assert "must say which nodes reach it" in str(controller.last_error("rack-1"))
+    assert "must say which nodes reach it" in str(controller.errors.get("rack-1"))
 
 
 def test_an_error_handler_that_fails_harms_nothing(cluster: Cluster, eventually, caplog: pytest.LogCaptureFixture):
@@ -671,8 +671,8 @@ def test_a_bug_is_told_and_survived(cluster: Cluster, eventually, monkeypatch: p
         patch.setattr("dra_sdk.node.slices.controller.diff", broken)
         controller.start()
         controller.publish([pool(NODE)])
-        assert isinstance(eventually(lambda: controller.last_error(NODE)), KeyError)
-    assert controller.wait_synced(LONG)
+        assert isinstance(eventually(lambda: controller.errors.get(NODE)), KeyError)
+    wait(lambda: controller.synced)
 
 
 def test_stop_is_prompt_in_every_state(cluster: Cluster, eventually):
@@ -684,21 +684,8 @@ def test_stop_is_prompt_in_every_state(cluster: Cluster, eventually):
     cluster.server.stop()
     lost = cluster.controller(backoff=Backoff(retry=60))
     lost.start()
-    eventually(lost.last_error)
+    eventually(lambda: lost.errors.get(""))
     assert lost.stop(LONG)
-
-
-def test_wait_synced_ends_with_stop(cluster: Cluster, eventually):
-    cluster.server.stop()
-    controller = cluster.controller()
-    controller.start()
-    controller.publish([pool(NODE)])
-    answers = []
-    waiter = threading.Thread(target=lambda: answers.append(controller.wait_synced()))
-    waiter.start()
-    controller.stop(LONG)
-    waiter.join(LONG)
-    assert answers == [False]
 
 
 def test_equal_plans_do_not_shorten_the_back_off(cluster: Cluster, eventually):
@@ -706,10 +693,10 @@ def test_equal_plans_do_not_shorten_the_back_off(cluster: Cluster, eventually):
     controller = cluster.controller(backoff=Backoff(retry=60))
     controller.start()
     controller.publish([pool(NODE)])
-    eventually(lambda: controller.last_error(NODE))
+    eventually(lambda: controller.errors.get(NODE))
     for _ in range(5):
         controller.publish([pool(NODE)])
-    assert not controller.wait_synced(0.2)
+    assert not controller.synced
     assert len(cluster.server.log.records("create", "resourceslices")) == 1
     assert controller.stats == Stats(errors=1)
     assert FAST.retry < 60

@@ -14,7 +14,7 @@ from dra_sdk.model.device import CounterConsumption, CounterSet, Device, NodeAll
 from dra_sdk.node.slices.packing import depends_on_release, for_release, has_counters, pack_for_1_34, split_devices
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.writer import Stats
-from dra_sdk.testing.waiting import LONG
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.resources import server_catalog
@@ -185,7 +185,7 @@ def test_a_restart_with_1_34_writes_nothing_and_a_change_one_slice(start: Start)
     again = cluster.running(POOL)
     assert (again.stats, cluster.versions()) == (Stats(), before)
     again.publish([BIGGER])
-    assert again.wait_synced(LONG)
+    wait(lambda: again.synced)
     assert again.stats == Stats(updates=1)
     assert shown(cluster.specs()) == [(["s"], ["a", "b", "c"])]
 
@@ -235,9 +235,9 @@ def test_a_server_that_is_upgraded_from_1_34_gets_the_new_form(start: Start, eve
     controller = cluster.controller(connect=lambda: Client(cluster.client(), lambda: {"gitVersion": versions[-1]}))
     controller.start()
     controller.publish([POOL])
-    eventually(lambda: controller.last_error(NODE))  # refused, by a server that is newer than it says
+    eventually(lambda: controller.errors.get(NODE))  # refused, by a server that is newer than it says
     versions.append("v1.36.3")
-    assert controller.wait_synced(LONG)
+    wait(lambda: controller.synced)
     assert shown(cluster.specs()) == APART
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, split_kind, transient_spec_name
+from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, split_kind
 from dra_sdk.wire.cdi.names import device_problem, kind_problem, split_device
 
 KIND = "gpu.example.com/device"
@@ -56,7 +56,3 @@ def test_bad_device_names_are_quoted_in_their_problem(name):
 
 def test_a_name_that_is_not_qualified_is_not_split():
     assert split_device("/dev/gpu=0") == ("", "", "/dev/gpu=0")
-
-
-def test_the_file_name_of_a_spec_has_kind_and_claim():
-    assert transient_spec_name(KIND, "claim-1/2") == "gpu.example.com-device_claim-1_2.json"

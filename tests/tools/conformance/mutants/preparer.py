@@ -77,7 +77,7 @@ class Preparer:
         if "unprepare-reads-claim" in self.faults:
             self._get(namespace, name)
         if "path-from-uid" in self.faults:
-            path = self._specs.path("x").parent / f"{uid}.json"
+            path = self._specs.directory / f"{uid}.json"
             if path.exists():
                 path.unlink()
         with self._state.locked():
