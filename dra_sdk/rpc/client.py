@@ -7,7 +7,7 @@ daemon.close()
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -58,11 +58,7 @@ class SocketClient:
 
     def call(self, method: str, request: Message, response: type[M], seconds: float) -> M:
         """Return the answer to a call. CallError if it is late (`seconds`), an error or no such message."""
-        stub = self._channel.unary_unary(
-            f"/{self._service}/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString,
-        )
+        stub = self._stub(self._channel.unary_unary, method, request, response)
         try:
             answer: M = stub(request, timeout=seconds)
         except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed
@@ -71,11 +67,7 @@ class SocketClient:
 
     def stream(self, method: str, request: Message, response: type[M]) -> Iterator[M]:
         """Yield the messages of a stream, until the service ends it. CallError if it ends in another way."""
-        stub = self._channel.unary_stream(
-            f"/{self._service}/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString,
-        )
+        stub = self._stub(self._channel.unary_stream, method, request, response)
         try:
             yield from stub(request)
         except (grpc.RpcError, ValueError) as error:
@@ -84,6 +76,11 @@ class SocketClient:
     def close(self) -> None:
         """End all calls and streams."""
         self._channel.close()
+
+    def _stub(self, of_kind: Callable[..., Any], method: str, request: Message, response: type[Message]) -> Any:
+        serialize, deserialize = type(request).SerializeToString, response.FromString
+        name = f"/{self._service}/{method}"
+        return of_kind(name, request_serializer=serialize, response_deserializer=deserialize)
 
     def _error(self, method: str, error: Exception, seconds: float | None = None) -> CallError:
         if not isinstance(error, grpc.Call):

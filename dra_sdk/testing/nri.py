@@ -66,7 +66,7 @@ class FakeRuntime:
 
     def restart(self) -> None:
         """End and start again; containers go on. Return when the driver is connected again."""
-        before = self._plugin.connections if self._plugin else 0
+        before = self._plugin.connection.connections if self._plugin else 0
         self.simulated.stop()
         self.simulated.start()
         self._wait_connected(before + 1)
@@ -81,12 +81,12 @@ class FakeRuntime:
     def synchronize_soon(self) -> None:
         """Return when what the driver wants is applied, after claims were prepared or unprepared."""
         if self._plugin is not None:
-            self._plugin.synchronize_soon()
+            self._plugin.updates.claims_changed()
             self.wait_applied()
 
     def wait_applied(self) -> None:
         """Wait until containers have what `dra_synchronize` wants; AssertionError if that takes too long."""
-        if self._plugin is not None and not self._plugin.wait_applied(WAIT_SECONDS):
+        if self._plugin is not None and not self._plugin.updates.wait_applied(WAIT_SECONDS):
             raise AssertionError(f"the answer of dra_synchronize is not applied after {WAIT_SECONDS:g} s")
 
     def run_pod(self, *claims: PreparedClaim, name: str = "", namespace: str = "default") -> FakePod:
@@ -159,14 +159,14 @@ class FakeRuntime:
 
     def _wait_reported(self) -> None:
         """Wait until the driver's reports about a pod are in the claim's status: they follow its answer."""
-        if self._plugin is not None and not self._plugin.wait_reported(WAIT_SECONDS):
+        if self._plugin is not None and not self._plugin.reports.wait(WAIT_SECONDS):
             raise AssertionError(f"what hooks have reported is not written after {WAIT_SECONDS:g} s")
 
     def _wait_connected(self, connections: int) -> None:
-        plugin = self._plugin
-        if plugin is None:
+        if self._plugin is None:
             return
-        if not (plugin.wait_synchronized(WAIT_SECONDS, connections) and self.simulated.wait_plugins(1, WAIT_SECONDS)):
+        connected = self._plugin.connection.wait_synchronized(WAIT_SECONDS, connections)
+        if not (connected and self.simulated.wait_plugins(1, WAIT_SECONDS)):
             raise AssertionError(f"the driver has not connected within {WAIT_SECONDS:g} s: {self.simulated.problems}")
 
 

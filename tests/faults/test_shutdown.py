@@ -64,7 +64,7 @@ class PatientDriver(HastyDriver):
         super().__init__()
         for module, name, value in (
             (claims_api, "FETCH_SECONDS", FOREVER),
-            (client, "Timeouts", partial(ApiTimeouts, answer=FOREVER)),
+            (client, "ApiTimeouts", partial(ApiTimeouts, answer=FOREVER)),
             (kubeconfig_files, "PLUGIN_SECONDS", FOREVER),
         ):
             setattr(module, name, value)

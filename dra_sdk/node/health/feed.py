@@ -166,28 +166,20 @@ class HealthFeed:
         return [entry.health for entry in entries if entry.fresh(now)]
 
 
-class HealthThread:
+class HealthThread(RestartingThread):
     """Runs `dra_device_health` in a thread and stores each of its reports in `feed`; a raise starts the hook again.
 
     ended: called when the hook ends without having been asked to.
     """
 
     def __init__(self, driver: Driver, node: Node, feed: HealthFeed, ended: Ended = lambda _error: None) -> None:
+        super().__init__("health", self._report, ended)
         self._driver, self._node, self._feed = driver, node, feed
-        self._thread = RestartingThread("health", self._report, ended)
-
-    def start(self) -> None:
-        """Start the hook."""
-        self._thread.start()
-
-    def stop(self, timeout: float) -> bool:
-        """End the hook, within `timeout` seconds. False if it still runs."""
-        return self._thread.stop(timeout)
 
     def _report(self, stop: Event) -> None:
         for devices in self._driver.device_health(self._node, stop):
             self._feed.report(devices)
-            self._thread.progressed()
+            self.progressed()
             if stop.is_set():
                 return
         if not stop.is_set():

@@ -23,7 +23,7 @@ from dra_sdk.model.container import Container, ContainerAdjustment, ContainerRes
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.container_updates import ContainerUpdates
 from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable
-from dra_sdk.node.nri.events import Event, EventCall, RuntimeInfo
+from dra_sdk.node.nri.events import Event, EventCall
 from dra_sdk.node.nri.messages import adjustment_of, resources_of, updates_of
 from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.reports import Reports
@@ -45,6 +45,10 @@ class DriverPlugin:
     options: how it connects; SettingsError for an index that is not allowed.
     measure: returns a context manager for the handling of an event, by its name.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`), after the event was answered.
+
+    connection: the connection to the runtime.
+    updates: what `dra_synchronize` wants.
+    reports: what hooks have reported and is not sent yet.
     """
 
     def __init__(
@@ -59,53 +63,22 @@ class DriverPlugin:
     ) -> None:
         self._driver, self._node, self._measure = driver, node, measure
         self._synchronizes = driver.implements("dra_synchronize")
-        self._reports = Reports(report)
-        self._table = ContainerTable(driver.info.name, held, self._reports.add)
+        self.reports = Reports(report)
+        self._table = ContainerTable(driver.info.name, held, self.reports.add)
         self._sandboxes = Sandboxes(driver, node)
-        self._plugin = NriPlugin(driver.info.name, self._synchronize, self._subscriptions(), options)
-        self._updates = ContainerUpdates(driver, node, self._table, self._plugin)
-
-    @property
-    def runtime(self) -> RuntimeInfo | None:
-        """The runtime, while the plugin is connected and synchronized; else None."""
-        return self._plugin.runtime
-
-    @property
-    def connections(self) -> int:
-        """How often the plugin has been synchronized."""
-        return self._plugin.connections
-
-    @property
-    def failed_updates(self) -> int:
-        """How often a container could not be changed outside of an event."""
-        return self._updates.failed
+        self.connection = NriPlugin(driver.info.name, self._synchronize, self._subscriptions(), options)
+        self.updates = ContainerUpdates(driver, node, self._table, self.connection)
 
     def start(self) -> None:
         """Start to connect. Return at once."""
-        self._plugin.start()
-        self._updates.start()
+        self.connection.start()
+        self.updates.start()
 
     def stop(self, timeout: float) -> bool:
         """Disconnect, and wait up to `timeout` seconds until all threads have ended. False if a hook still runs."""
-        self._updates.request_stop()
-        ended = self._plugin.stop(timeout)
-        return self._updates.stop(timeout) and ended
-
-    def wait_synchronized(self, timeout: float, connections: int = 1) -> bool:
-        """Wait until the plugin is connected, and was synchronized at least so often. False after `timeout` seconds."""
-        return self._plugin.wait_synchronized(timeout, connections)
-
-    def synchronize_soon(self) -> None:
-        """Apply soon what `dra_synchronize` wants now that claims or devices have changed. Return at once."""
-        self._updates.claims_changed()
-
-    def wait_applied(self, timeout: float) -> bool:
-        """Wait until what `dra_synchronize` wants is applied. False after `timeout` seconds."""
-        return self._updates.wait_applied(timeout)
-
-    def wait_reported(self, timeout: float) -> bool:
-        """Wait until what hooks have reported is sent. False after `timeout` seconds."""
-        return self._reports.wait(timeout)
+        self.updates.request_stop()
+        ended = self.connection.stop(timeout)
+        return self.updates.stop(timeout) and ended
 
     def _subscriptions(self) -> dict[Event, Subscription]:
         ignore = FailurePolicy.IGNORE
@@ -128,7 +101,7 @@ class DriverPlugin:
 
     def _handle(self, call: EventCall, handler: Handler, request: Any) -> EventResponse:
         with self._measure(call.method):
-            return self._reports.after_answer(partial(handler, request), call.response)
+            return self.reports.after_answer(partial(handler, request), call.response)
 
     def _policy(self, request: Any) -> FailurePolicy:
         return FailurePolicy.FAIL if self._table.names_claim(request.container) else FailurePolicy.IGNORE
@@ -164,16 +137,16 @@ class DriverPlugin:
         self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]
     ) -> list[pb.ContainerUpdate]:
         with self._measure("Synchronize"):
-            self._updates.begin(connected=True)
+            self.updates.begin(connected=True)
             self._table.replace(pods, containers)
             self._sandboxes.retain({pod.id for pod in pods})
             try:
                 snapshot = self._table.snapshot()
                 self._warn(snapshot)
-                updates = self._updates.lacking(snapshot)
+                updates = self.updates.lacking(snapshot)
             except DraError as error:  # without a connection, containers would start without the driver
                 log.error("%s; it is repeated", error)
-                self._updates.request()
+                self.updates.request()
                 return []
             self._table.record(updates)
             return updates_of(updates)
@@ -187,25 +160,25 @@ class DriverPlugin:
                 log.warning("%s; it was created without the driver", error)
 
     def _create(self, request: pb.CreateContainerRequest) -> EventResponse:
-        name, others = request.container.id, self._updates.begin()
+        name, others = request.container.id, self.updates.begin()
         self._table.add(request.pod, request.container)
         try:
             snapshot = self._snapshot(name)
             container = self._table.check(name, snapshot)
             self._sandboxes.require(container.pod)
             adjustment = self._adjustment(container, snapshot.held)
-            wanted = self._updates.wanted(snapshot.changed(name, adjustment.resources), created=name)
+            wanted = self.updates.wanted(snapshot.changed(name, adjustment.resources), created=name)
         except BaseException as error:
             if isinstance(error, StartRefusedError) or self._table.names_claim(request.container):
                 self._table.remove(name, refused=True)  # it is not created
-            self._updates.request()
+            self.updates.request()
             raise
         own = wanted.pop(name, ContainerResources())
         updates = self._table.differences(wanted)
         own = own.changed(adjustment.resources)
         lacking = container.resources.different(own)
         answer = pb.CreateContainerResponse(update=updates_of(updates), adjust=adjustment_of(adjustment, lacking))
-        return EventResponse(answer, partial(self._updates.answered, {**updates, name: own}, others))
+        return EventResponse(answer, partial(self.updates.answered, {**updates, name: own}, others))
 
     def _snapshot(self, container: str) -> ContainerSnapshot:
         """Return what is known at an event about a container; of the others only if a hook wants to know."""
@@ -220,39 +193,39 @@ class DriverPlugin:
     def _resize(self, request: pb.UpdateContainerRequest) -> EventResponse:
         """Answer a change of a container's resources. The runtime would set again what it knows of the others."""
         name, asked = request.container.id, resources_of(request.linux_resources)
-        others, before = self._updates.begin(), self._table.adjusted(name)
+        others, before = self.updates.begin(), self._table.adjusted(name)
         try:
-            wanted = self._updates.wanted(self._snapshot(name).changed(name, asked))
+            wanted = self.updates.wanted(self._snapshot(name).changed(name, asked))
         except DraError as error:
             if before == ContainerResources():
                 raise
             log.error("%s: %s; it keeps what the driver wanted before", request.container.name, error)
             wanted = {}
-            self._updates.request()
+            self.updates.request()
         own = before.changed(wanted.pop(name, ContainerResources()))
         updates = self._table.differences(wanted)
         if own != ContainerResources():
             updates[name] = own
         self._table.update(name, asked)
         answer = pb.UpdateContainerResponse(update=updates_of(updates, required=name))
-        return EventResponse(answer, partial(self._updates.answered, updates, others))
+        return EventResponse(answer, partial(self.updates.answered, updates, others))
 
     def _stop_container(self, request: pb.StopContainerRequest) -> EventResponse | None:
-        others = self._updates.begin()
+        others = self.updates.begin()
         if not self._table.remove(request.container.id):
             return None
         try:
-            updates = self._updates.lacking(self._snapshot(request.container.id))
+            updates = self.updates.lacking(self._snapshot(request.container.id))
         except BaseException:
-            self._updates.request()
+            self.updates.request()
             raise
         answer = pb.StopContainerResponse(update=updates_of(updates))
-        return EventResponse(answer, partial(self._updates.answered, updates, others))
+        return EventResponse(answer, partial(self.updates.answered, updates, others))
 
     def _remove(self, request: pb.ContainerEvent) -> None:
         if self._table.remove(request.container.id):  # it was not stopped before
-            self._updates.request()
+            self.updates.request()
         self._driver.remove_container(self._table.container(request.pod, request.container), self._node)
 
     def _started(self, request: pb.ContainerEvent) -> None:
-        self._updates.started(request.container.id, resources_of(request.container.linux.resources))
+        self.updates.started(request.container.id, resources_of(request.container.linux.resources))

@@ -120,6 +120,9 @@ class NriPlugin:
     subscriptions: what the plugin does at which event. Events that the runtime is too old for are left out, and logged.
     options: how it connects.
 
+    runtime: the runtime, while the plugin is connected and synchronized; else None.
+    connections: how often the plugin has been synchronized.
+
     SettingsError if name or index are not allowed. Handlers must be quick: they answer from memory, because the runtime
     handles no other pod of the node until then.
     """
@@ -147,21 +150,9 @@ class NriPlugin:
         self._thread = RestartingThread(f"NRI plugin {name}", self._run)
         self._changed = Condition()
         self._session: NriSession | None = None
-        self._runtime: RuntimeInfo | None = None
-        self._connections = 0
+        self.runtime: RuntimeInfo | None = None
+        self.connections = 0
         self._stopped = False
-
-    @property
-    def runtime(self) -> RuntimeInfo | None:
-        """The runtime, while the plugin is connected and synchronized; else None."""
-        with self._changed:
-            return self._runtime
-
-    @property
-    def connections(self) -> int:
-        """How often the plugin has been synchronized."""
-        with self._changed:
-            return self._connections
 
     def start(self) -> None:
         """Start to connect. Returns at once."""
@@ -182,9 +173,7 @@ class NriPlugin:
     def wait_synchronized(self, timeout: float, connections: int = 1) -> bool:
         """Wait until the plugin is connected, and was synchronized at least so often. False after `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._runtime is not None and self._connections >= connections, timeout
-            )
+            return self._changed.wait_for(lambda: self.runtime is not None and self.connections >= connections, timeout)
 
     def update_containers(self, updates: Sequence[pb.ContainerUpdate], timeout: float) -> list[pb.ContainerUpdate]:
         """Ask the runtime to change containers, outside any event; returns the updates that failed.
@@ -193,7 +182,7 @@ class NriPlugin:
         may deadlock (containerd#13733): there, return updates from handlers instead.
         """
         with self._changed:
-            session, runtime = self._session, self._runtime
+            session, runtime = self._session, self.runtime
         if session is None or runtime is None:
             raise NriError(f"{self._peer}: UpdateContainers: the plugin is not connected")
         if self._handlers.is_current():
@@ -243,7 +232,7 @@ class NriPlugin:
                 raise
         finally:
             with self._changed:
-                self._session = self._runtime = None
+                self._session = self.runtime = None
                 self._changed.notify_all()
 
     def _connect(self, stop: Event) -> socket.socket | None:
@@ -270,6 +259,6 @@ class NriPlugin:
         self._thread.progressed()
         log.info("%s: connected to %s", self._peer, runtime)
         with self._changed:
-            self._runtime = runtime
-            self._connections += 1
+            self.runtime = runtime
+            self.connections += 1
             self._changed.notify_all()

@@ -57,9 +57,9 @@ class ContainerHooks:
             driver, node, preparer.held, options, measure=metrics.nri_event, report=preparer.report
         )
         metrics.add_nri_gauges(
-            lambda: self._plugin.runtime is not None,
-            lambda: self._plugin.connections,
-            lambda: self._plugin.failed_updates,
+            lambda: self._plugin.connection.runtime is not None,
+            lambda: self._plugin.connection.connections,
+            lambda: self._plugin.updates.failed,
         )
         shared = bool(settings.pod_uid)
         self._lock = InstanceLock(settings.plugin_data(driver.info.name) / NRI_LOCK) if shared else None
@@ -71,7 +71,8 @@ class ContainerHooks:
             self._take_over_thread.start()
             return
         self._plugin.start()
-        if (self._launch or self._socket.exists()) and not self._plugin.wait_synchronized(CONNECT_SECONDS):
+        listens = self._launch or self._socket.exists()
+        if listens and not self._plugin.connection.wait_synchronized(CONNECT_SECONDS):
             log.warning(
                 "%s: not connected after %g s; containers start without the driver", self._socket, CONNECT_SECONDS
             )
@@ -86,7 +87,7 @@ class ContainerHooks:
 
     def synchronize_soon(self) -> None:
         """Apply soon what the driver wants now that claims or devices have changed. Return at once."""
-        self._plugin.synchronize_soon()
+        self._plugin.updates.claims_changed()
 
     def _take_over(self, stop: Event) -> None:
         """Connect as soon as no other process of the driver is connected."""

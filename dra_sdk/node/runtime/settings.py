@@ -13,7 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Collection, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -80,21 +80,6 @@ def address(text: str) -> str:
     return text
 
 
-def settings_table() -> str:
-    """Return the table of all settings in Markdown, for the documentation."""
-    rows = [
-        f"| `{row.flag}` | `{row.env}` | `{row.key}` | {f'`{row.default}`' if row.default else ''} | {row.help} |"
-        for row in SETTINGS
-    ]
-    return "\n".join(["| flag | environment | file | default | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
-
-
-def serve(text: str) -> Serve:
-    """Read which sockets a process opens."""
-    chosen: Serve = _one_of(text, get_args(Serve))
-    return chosen
-
-
 def nri_index(text: str) -> int:
     """Read the place of an NRI plugin among others."""
     if not re.fullmatch(r"[0-9]{1,2}", text, re.ASCII):
@@ -102,34 +87,21 @@ def nri_index(text: str) -> int:
     return int(text)
 
 
-def taint(text: str) -> Taint:
-    """Read the effect of a taint, or off."""
-    chosen: Taint = _one_of(text, get_args(Taint))
-    return chosen
-
-
-def switch(text: str) -> Switch:
-    """Read on or off."""
-    chosen: Switch = _one_of(text, get_args(Switch))
-    return chosen
-
-
-def log_level(text: str) -> LogLevel:
+def log_level(text: str) -> str:
     """Read from which level on messages are logged; in capitals too."""
-    chosen: LogLevel = _one_of(text.lower(), get_args(LogLevel))
-    return chosen
+    return one_of(LogLevel)(text.lower())
 
 
-def log_format(text: str) -> LogFormat:
-    """Read whether the log is for people or for machines."""
-    chosen: LogFormat = _one_of(text, get_args(LogFormat))
-    return chosen
+def one_of(words: Any) -> Callable[[str], str]:
+    """Return a function that reads one of the words of a Literal."""
+    choices = get_args(words)
 
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"is not one of {', '.join(choices)}")
+        return text
 
-def _one_of(text: str, choices: tuple[Any, ...]) -> Any:
-    if text not in choices:
-        raise ValueError(f"is not one of {', '.join(choices)}")
-    return text
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +110,6 @@ class Setting:
 
     name: the attribute of Settings.
     env: the environment variable.
-    default: the value without a setting.
     help: what it means.
     type: reads the value from text; raises ValueError with the reason.
     metavar: what stands for the value in help.
@@ -146,7 +117,6 @@ class Setting:
 
     name: str
     env: str
-    default: Any
     help: str
     type: Callable[[str], Any] = str
     metavar: str = ""
@@ -161,6 +131,12 @@ class Setting:
         """The key in a settings file."""
         first, *others = self.name.split("_")
         return first + "".join(word.capitalize() for word in others)
+
+    @property
+    def default(self) -> Any:
+        """The value without a setting: that of Settings, and nothing for the name of the node."""
+        default = Settings.__dataclass_fields__[self.name].default
+        return "" if default is MISSING else default
 
     def given(self, text: str) -> Any:
         """Return the value of its flag. ArgumentTypeError with the reason; argparse would drop that of a ValueError."""
@@ -184,59 +160,45 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("node_name", "NODE_NAME", "", "name of this node; by default the host name", node_name, "NAME"),
-    Setting("kubeconfig", "KUBECONFIG", None, "kubeconfig file; by default the pod's service account", path, "FILE"),
-    Setting(
-        "kubelet_dir", "DRA_SDK_KUBELET_DIR", Path("/var/lib/kubelet"), "the kubelet's root directory", path, "DIR"
-    ),
+    Setting("node_name", "NODE_NAME", "name of this node; by default the host name", node_name, "NAME"),
+    Setting("kubeconfig", "KUBECONFIG", "kubeconfig file; by default the pod's service account", path, "FILE"),
+    Setting("kubelet_dir", "DRA_SDK_KUBELET_DIR", "the kubelet's root directory", path, "DIR"),
     Setting(
         "registry_dir",
         "DRA_SDK_REGISTRY_DIR",
-        None,
         "where the registration socket is made: plugins_registry of the kubelet's directory (default), or one below it",
         path,
         "DIR",
     ),
-    Setting("cdi_dir", "DRA_SDK_CDI_DIR", Path("/var/run/cdi"), "where CDI specs are written", path, "DIR"),
-    Setting(
-        "host_root", "DRA_SDK_HOST_ROOT", Path("/"), "where the host's /sys, /proc and /dev are found", path, "DIR"
-    ),
+    Setting("cdi_dir", "DRA_SDK_CDI_DIR", "where CDI specs are written", path, "DIR"),
+    Setting("host_root", "DRA_SDK_HOST_ROOT", "where the host's /sys, /proc and /dev are found", path, "DIR"),
     Setting(
         "pod_uid",
         "POD_UID",
-        "",
         "UID of the driver's pod; switches rolling updates on (kubelet 1.33 and later)",
         pod_uid,
         "UID",
     ),
     Setting(
-        "drain_seconds",
-        "DRA_SDK_DRAIN_SECONDS",
-        20.0,
-        "how long calls under way may take at shutdown",
-        seconds,
-        "SECONDS",
+        "drain_seconds", "DRA_SDK_DRAIN_SECONDS", "how long calls under way may take at shutdown", seconds, "SECONDS"
     ),
     Setting(
         "serve",
         "DRA_SDK_SERVE",
-        "both",
         "sockets of this process: both, common, registration or service",
-        serve,
+        one_of(Serve),
         "WHICH",
     ),
     Setting(
         "unhealthy_taint",
         "DRA_SDK_UNHEALTHY_TAINT",
-        "NoSchedule",
         "taint of unhealthy devices: NoSchedule, NoExecute, None (tell only) or off",
-        taint,
+        one_of(Taint),
         "EFFECT",
     ),
     Setting(
         "overlay_file",
         "DRA_SDK_OVERLAY_FILE",
-        None,
         "YAML file that adds attributes and taints to devices, or leaves devices out",
         path,
         "FILE",
@@ -244,7 +206,6 @@ SETTINGS = (
     Setting(
         "http_address",
         "DRA_SDK_HTTP_ADDRESS",
-        "",
         "host:port for /metrics, /healthz and /readyz; off by default",
         address,
         "HOST:PORT",
@@ -252,7 +213,6 @@ SETTINGS = (
     Setting(
         "nri_socket",
         "DRA_SDK_NRI_SOCKET",
-        None,
         "the container runtime's socket for NRI plugins; by default /var/run/nri/nri.sock of the host",
         path,
         "FILE",
@@ -260,22 +220,21 @@ SETTINGS = (
     Setting(
         "nri_index",
         "DRA_SDK_NRI_INDEX",
-        50,
         "the driver's place among NRI plugins, 0 to 99; runtimes call the lowest first",
         nri_index,
         "INDEX",
     ),
     Setting(
-        "events", "DRA_SDK_EVENTS", "on", "whether the driver writes events about devices: on or off", switch, "ON"
+        "events", "DRA_SDK_EVENTS", "whether the driver writes events about devices: on or off", one_of(Switch), "ON"
     ),
-    Setting("log_level", "DRA_SDK_LOG_LEVEL", "info", "debug, info, warning or error", log_level, "LEVEL"),
-    Setting("log_format", "DRA_SDK_LOG_FORMAT", "text", "text or json", log_format, "FORMAT"),
+    Setting("log_level", "DRA_SDK_LOG_LEVEL", "debug, info, warning or error", log_level, "LEVEL"),
+    Setting("log_format", "DRA_SDK_LOG_FORMAT", "text or json", one_of(LogFormat), "FORMAT"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one process; SETTINGS has their meanings. `driver` is what the file has for the driver."""
+    """The settings of one process, with their defaults; SETTINGS has the rest. `driver` is what the file has for it."""
 
     node_name: str
     kubeconfig: Path | None = None

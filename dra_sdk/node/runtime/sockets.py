@@ -8,10 +8,11 @@ made again, because the kubelet would otherwise never find the driver again.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.kubelet.registration import SERVICE, Registration
@@ -28,15 +29,6 @@ LAST_SECONDS = 1.0  # for a call that arrives just before the end
 CALL_SECONDS = 45.0  # that the kubelet waits for an answer
 
 
-class _Plan(NamedTuple):
-    """How to make one server: the arguments of SocketServer."""
-
-    name: str
-    path: Path
-    services: Services
-    threads: int
-
-
 class Sockets:
     """Opens the sockets, watches them, and closes them in order."""
 
@@ -51,7 +43,7 @@ class Sockets:
         """Open the service, then the registration, after which the kubelet calls. SettingsError if that fails."""
         try:
             for plan in self._plans:
-                server = SocketServer(*plan)
+                server = plan()
                 server.start()
                 self._servers.append(server)
         except BaseException:
@@ -91,7 +83,7 @@ class Sockets:
     def _replace(self, index: int) -> None:
         """Replace a server by a new one. If that fails, the next check tries again."""
         try:
-            fresh = SocketServer(*self._plans[index])
+            fresh = self._plans[index]()
             fresh.start()
         except SettingsError as error:
             log.error("%s", error)
@@ -110,8 +102,12 @@ class Sockets:
                 self._retired.remove(old)
 
 
-def _plans(paths: SocketPaths, serve: Serve, services: Services, registration: Services) -> list[_Plan]:
-    service = _Plan("kubelet", paths.service, services, SERVICE_THREADS)
-    registrar = _Plan("registrar", paths.registration, registration, REGISTRAR_THREADS)
-    common = _Plan("kubelet", paths.registration, {**services, **registration}, SERVICE_THREADS + REGISTRAR_THREADS)
+def _plans(
+    paths: SocketPaths, serve: Serve, services: Services, registration: Services
+) -> Sequence[Callable[[], SocketServer]]:
+    """Return what makes each server, and makes it again."""
+    threads = SERVICE_THREADS + REGISTRAR_THREADS
+    service = partial(SocketServer, "kubelet", paths.service, services, SERVICE_THREADS)
+    registrar = partial(SocketServer, "registrar", paths.registration, registration, REGISTRAR_THREADS)
+    common = partial(SocketServer, "kubelet", paths.registration, {**services, **registration}, threads)
     return {"both": [service, registrar], "common": [common], "registration": [registrar], "service": [service]}[serve]

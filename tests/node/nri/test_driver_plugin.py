@@ -127,7 +127,7 @@ def site(
     with found.runtime:
         connected.start()
         try:
-            assert connected.wait_synchronized(LONG)
+            assert connected.connection.wait_synchronized(LONG)
             yield found, connected
         finally:
             assert connected.stop(LONG)
@@ -202,7 +202,7 @@ def test_state_that_cannot_be_read_fails_containers_with_claims_only(tmp_path: P
         here.create("d")
         assert here.cpus("d") == ""
         here.held = [CLAIM]
-        assert connected.wait_applied(LONG)
+        assert connected.updates.wait_applied(LONG)
         assert here.cpus("d") == "6-7"
 
 
@@ -213,7 +213,7 @@ def test_an_answer_against_the_contract_fails_only_containers_with_claims(tmp_pa
         with pytest.raises(RefusedError, match="cpus is the empty set"):
             here.create("c", f"{VARIABLE}a=x")
         here.create("d")
-        assert connected.wait_applied(LONG)
+        assert connected.updates.wait_applied(LONG)
         assert here.cpus("d") == "6-7"  # by dra_synchronize, soon afterwards
 
 
@@ -249,8 +249,8 @@ def test_an_error_of_dra_synchronize_refuses_a_container_or_leaves_it(tmp_path: 
         asked = pb.LinuxResources()
         asked.cpu.cpus = "0-7"
         here.runtime.update_container("c", asked)
-        connected.synchronize_soon()
-        assert connected.wait_applied(LONG)
+        connected.updates.claims_changed()
+        assert connected.updates.wait_applied(LONG)
         assert here.cpus("c") == "6-7"
         is_full.clear()
         here.create("d")
@@ -274,7 +274,7 @@ def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path:
         assert here.cpus("quick") == "0"
         assert here.cpus("slow-without-claims") == "6-7"  # with the answer to the next event
         release.set()
-        assert connected.wait_applied(LONG)
+        assert connected.updates.wait_applied(LONG)
         assert here.runtime.problems == []
 
 
@@ -310,7 +310,7 @@ def test_what_a_hook_reports_is_written_after_the_pod_has_started(tmp_path: Path
         here.pod()
         assert reported == []
         started.set()
-        assert connected.wait_reported(LONG)
+        assert connected.reports.wait(LONG)
         assert reported == ["web-1"]
 
 
@@ -324,8 +324,8 @@ def test_an_older_runtime_is_not_asked_but_cgroups_are_written(tmp_path: Path, n
         file.parent.mkdir(parents=True)
         file.write_text("0")
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.synchronize_soon()
-        assert connected.wait_applied(LONG)
+        connected.updates.claims_changed()
+        assert connected.updates.wait_applied(LONG)
         assert file.read_text() == "5"
         assert here.cpus("c") == "0"  # as far as the runtime knows
 
@@ -335,8 +335,8 @@ def test_a_container_without_a_cgroup_gets_its_cpus_when_it_has_started(tmp_path
         here.pod()
         here.create("c", f"{VARIABLE}a=x")
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.synchronize_soon()
-        assert connected.wait_applied(LONG)
+        connected.updates.claims_changed()
+        assert connected.updates.wait_applied(LONG)
         file = tmp_path / "cgroups/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         file.write_text("0")
@@ -351,10 +351,10 @@ def test_a_cgroup_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
         file = tmp_path / "cgroups/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.synchronize_soon()
-        wait(lambda: connected.failed_updates)
+        connected.updates.claims_changed()
+        wait(lambda: connected.updates.failed)
         file.write_text("0")
-        assert connected.wait_applied(LONG)
+        assert connected.updates.wait_applied(LONG)
         assert file.read_text() == "5"
 
 
@@ -373,7 +373,7 @@ def test_a_failing_dra_synchronize_is_repeated_and_ends_no_connection(
         here.pod()
         here.create("c")
         wait(lambda: here.cpus("c") == "6-7")
-        assert connected.connections == 1
+        assert connected.connection.connections == 1
     assert "the driver cannot read its file" in caplog.text
 
 
@@ -417,7 +417,7 @@ def test_a_resize_keeps_what_the_driver_wants_also_if_its_hook_fails(tmp_path: P
             assert here.runtime.containers["c"].linux.resources.cpu.quota.value == 9000
             fails.set()
         fails.clear()
-        assert connected.wait_applied(LONG)
+        assert connected.updates.wait_applied(LONG)
 
 
 def test_containers_of_before_the_connection_get_what_the_driver_wants(
@@ -435,7 +435,7 @@ def test_containers_of_before_the_connection_get_what_the_driver_wants(
         options = ConnectOptions(path=here.runtime.path, limits=LIMITS)
         again = DriverPlugin(Driver.of(driver), Node("n", tmp_path), here.claims, options)
         again.start()
-        assert again.wait_synchronized(LONG)
+        assert again.connection.wait_synchronized(LONG)
         assert here.runtime.wait_plugins(1, LONG)
         assert [here.cpus(each) for each in ("c", "d")] == ["0", "6-7"]
         assert again.stop(LONG)

@@ -74,7 +74,7 @@ class Site:
 
     def start(self) -> None:
         self.plugin.start()
-        assert self.plugin.wait_synchronized(LONG)
+        assert self.plugin.connection.wait_synchronized(LONG)
 
 
 @contextmanager
@@ -167,8 +167,8 @@ def test_sandboxes_are_remembered_when_the_runtime_restarts(tmp_path: Path) -> N
         here.run()
         here.runtime.stop()
         here.runtime.start()
-        assert here.plugin.wait_synchronized(LONG, 2)
-        wait(lambda: here.plugin.runtime is not None)
+        assert here.plugin.connection.wait_synchronized(LONG, 2)
+        wait(lambda: here.plugin.connection.runtime is not None)
         here.create("a")
         assert here.driver.calls == [("net",)]
 
