@@ -113,17 +113,13 @@ class Collections:
                 self._failed(error)
                 return
             pause = _FIRST_PAUSE if heard else min(2 * pause, _LONGEST_PAUSE)
-            self._rest(pause)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, pause)
 
     def _failed(self, error: Exception) -> None:
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
-
-    def _rest(self, seconds: float) -> None:
-        """Pause between two watches, until `close` at most."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, seconds)
 
     def _list(self, path: str) -> None:
         listed = self._api.list(path)

@@ -117,10 +117,7 @@ class Transport:
         def exchange(connected: _Connected, deadline: float) -> tuple[HttpResponse, bytes]:
             return connected.pool.request(self._encoded(connected.session, request), deadline, limit)
 
-        response, body = self._send(request, exchange)
-        if response.status not in _SUCCESS:
-            hint = f"logged in with {self._source}"
-            raise error_of(request.action, response.status, body, response.headers, hint)
+        _, body = self._send(request, exchange)
         return self._decoded(request, body)
 
     def stream(self, request: ApiRequest) -> HttpResponse:
@@ -135,21 +132,21 @@ class Transport:
             finally:
                 response.close()
 
-        response, body = self._send(request, exchange)
-        if response.status not in _SUCCESS:
-            hint = f"logged in with {self._source}"
-            raise error_of(request.action, response.status, body, response.headers, hint)
+        response, _ = self._send(request, exchange)
         return response
 
     def _send(
         self, request: ApiRequest, exchange: Callable[[_Connected, float], tuple[HttpResponse, bytes]]
     ) -> tuple[HttpResponse, bytes]:
-        """Send once, and after a 401 once more with new credentials."""
+        """Send once, and after a 401 once more with new credentials. ApiError unless that succeeds."""
         deadline = time.monotonic() + min(self._timeouts.answer, request.timeout)
         connected = self._connected
         response, body = self._observed(request, exchange, connected, deadline)
         if response.status == _UNAUTHORIZED and self._log_in_again(connected):
             response, body = self._observed(request, exchange, self._connected, deadline)
+        if response.status not in _SUCCESS:
+            hint = f"logged in with {self._source}"
+            raise error_of(request.action, response.status, body, response.headers, hint)
         return response, body
 
     def _observed(

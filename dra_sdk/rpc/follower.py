@@ -44,6 +44,8 @@ class Follower(Generic[C, M]):
     connect: makes a connection, without waiting for the service.
     stream: opens the stream on a connection.
     take: is called with each message, and with whether the service was away before it.
+
+    why: why the service is away; empty while it is there.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Follower(Generic[C, M]):
     ) -> None:
         self._peer, self._connect, self._stream, self._take = peer, connect, stream, take
         self._since: float | None = monotonic()  # when it went away; None while it is there
-        self._why = "it has not been connected yet"
+        self.why = "it has not been connected yet"
         self._stop, self._lock = Event(), Lock()
         self._connection: C | None = None
         self._thread = Thread(target=self._run, name="follower", daemon=True)
@@ -69,11 +71,6 @@ class Follower(Generic[C, M]):
             if self._connection is None:
                 self._connection = self._connect()
             return self._connection
-
-    @property
-    def why(self) -> str:
-        """Why the service is away; empty while it is there."""
-        return self._why
 
     def away(self) -> float:
         """Return for how many seconds the service has been away; 0 while it is there."""
@@ -99,7 +96,7 @@ class Follower(Generic[C, M]):
         while not self._stop.is_set():
             try:
                 for message in self._stream(self.connection):
-                    was_away, self._since, self._why = self._since is not None, None, ""
+                    was_away, self._since, self.why = self._since is not None, None, ""
                     self._take(message, was_away)
                     pause = _FIRST_PAUSE
                 why = "it has ended its stream"
@@ -111,7 +108,7 @@ class Follower(Generic[C, M]):
             if self._since is None:
                 log.warning("%s is away: %s", self._peer, why)
                 self._since = monotonic()
-            self._why = why
+            self.why = why
             self._stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, read
@@ -81,14 +81,11 @@ def decode(content: bytes, source: str) -> dict[Key, Mapping[str, datetime]]:
             raise StateError(f"{source} has format {document['version']!r}, this release reads {FORMAT}")
         unhealthy: defaultdict[Key, dict[str, datetime]] = defaultdict(dict)
         for entry in document["unhealthy"]:
-            unhealthy[_key(entry)][str(entry.get("taint", DEFAULT_TAINT))] = _time(entry["since"])
+            key = str(entry["pool"]), str(entry["device"])
+            unhealthy[key][str(entry.get("taint", DEFAULT_TAINT))] = _time(entry["since"])
         return dict(unhealthy)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(f"{source} does not hold what was written there: {type(error).__name__}: {error}") from error
-
-
-def _key(entry: Mapping[str, Any]) -> Key:
-    return str(entry["pool"]), str(entry["device"])
 
 
 def _time(text: str) -> datetime:

@@ -16,7 +16,6 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.device import Device as PublishedDevice
-from dra_sdk.model.status import NetworkData
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.base import Object
 from dra_sdk.wire.resource.claims import NetworkDeviceData
@@ -87,18 +86,14 @@ def device_entry(driver: str, device: PreparedDevice) -> JSON:
     entry = {"driver": driver, "pool": device.pool, **fields}
     network = device.status.network if device.status else None
     if network is not None:
-        entry["networkData"] = _network_json(network)
+        fields = {
+            "interfaceName": network.interface_name,
+            "ips": [*network.ips],
+            "hardwareAddress": network.hardware_address,
+        }
+        entry["networkData"] = {key: value for key, value in fields.items() if value}
         data = NetworkDeviceData.model_validate(entry["networkData"])
         problems += [str(problem) for problem in network_data(data, "networkData", ServerProfile.of())]
     if problems:
         raise InvalidObjectError(f"metadata of device {device.pool}/{device.name}", problems)
     return {key: entry[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in entry}
-
-
-def _network_json(data: NetworkData) -> JSON:
-    fields = {
-        "interfaceName": data.interface_name,
-        "ips": list(data.ips),
-        "hardwareAddress": data.hardware_address,
-    }
-    return {key: value for key, value in fields.items() if value}

@@ -95,22 +95,12 @@ def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
     """Return the path in a container of one driver's file for one request."""
     _must(driver_name(driver, "the driver's name"))
     if claim.pod_claim is not None:
-        directory = pod_claim_directory(claim.pod_claim, request)
+        _must(dns_label(claim.pod_claim, "the claim's name in the pod"))
+        directory = f"resourceclaimtemplates/{claim.pod_claim}"
     else:
-        directory = resource_claim_directory(claim.name, request)
-    return f"{directory}/{driver}{SUFFIX}"
-
-
-def resource_claim_directory(claim: str, request: str) -> str:
-    """Return a container's directory with all drivers' files for one request of a ResourceClaim that the pod names."""
-    _must(required_subdomain(claim, "the claim's name"))
-    return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{checked_base_request(request)}"
-
-
-def pod_claim_directory(pod_claim: str, request: str) -> str:
-    """Return the same for a claim that was made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
-    _must(dns_label(pod_claim, "the claim's name in the pod"))
-    return f"{CONTAINER_DIRECTORY}/resourceclaimtemplates/{pod_claim}/{checked_base_request(request)}"
+        _must(required_subdomain(claim.name, "the claim's name"))
+        directory = f"resourceclaims/{claim.name}"
+    return f"{CONTAINER_DIRECTORY}/{directory}/{checked_base_request(request)}/{driver}{SUFFIX}"
 
 
 def _text(value: Any, field: str) -> str:

@@ -38,6 +38,8 @@ class ContainerUpdates:
     node: the node.
     table: the containers and their claims; events change it.
     plugin: the connection to the runtime.
+
+    failed: how often a container could not be changed outside of an event.
     """
 
     def __init__(self, driver: Driver, node: Node, table: ContainerTable, plugin: NriPlugin) -> None:
@@ -48,14 +50,9 @@ class ContainerUpdates:
         self._applying = False
         self._events = 0  # events that have begun or were answered
         self._others = 0  # changes outside of events: of claims, or of containers by us
-        self._failed = 0
+        self.failed = 0
         self._not_started: set[str] = set()  # containers that had no cgroup when it was to be written
         self._thread = RestartingThread(f"NRI updates of {driver.info.name}", self._run)
-
-    @property
-    def failed(self) -> int:
-        """How often a container could not be changed outside of an event."""
-        return self._failed
 
     def start(self) -> None:
         """Start the thread."""
@@ -173,7 +170,7 @@ class ContainerUpdates:
                 self._table.forget_resources(updates)
                 self.request()
         if failed:
-            self._failed += len(failed)
+            self.failed += len(failed)
             raise NriError("; ".join(f"container {name}: {problem}" for name, problem in failed.items()))
 
     def _send(self, runtime: RuntimeInfo, updates: Updates) -> Mapping[str, str]:

@@ -33,20 +33,11 @@ Updates = Mapping[str, ContainerResources]
 """Resources that change, by container id."""
 
 
-def claim_variables(driver: str) -> Callable[[Claim[Any]], dict[str, ContainerEdits]]:
-    """Return a function that returns, for each request of a claim, the variable for its containers."""
-
-    def of(claim: Claim[Any]) -> dict[str, ContainerEdits]:
-        requests = dict.fromkeys(device.base_request for device in claim.devices)
-        return {
-            request: ContainerEdits(env={_variable(driver, claim.uid, request): claim.name}) for request in requests
-        }
-
-    return of
-
-
-def _variable(driver: str, uid: str, request: str) -> str:
-    return f"{_prefix(driver)}{safe_id(uid)}_{request}"
+def claim_variables(driver: str, claim: Claim[Any]) -> dict[str, ContainerEdits]:
+    """Return for each request of a claim the variable for its containers."""
+    requests = dict.fromkeys(device.base_request for device in claim.devices)
+    begin = f"{_prefix(driver)}{safe_id(claim.uid)}"
+    return {request: ContainerEdits(env={f"{begin}_{request}": claim.name}) for request in requests}
 
 
 def _prefix(driver: str) -> str:

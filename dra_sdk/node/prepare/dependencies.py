@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class Dependencies:
         if driver.has_container_hooks:
             from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
 
-            variables = claim_variables(info.name)
+            variables = partial(claim_variables, info.name)
         shared, volatile = locks.is_shared, info.volatile
         return cls(
             store=CheckpointStore.of(data, boot_id, files, undoable=undoable, shared=shared, volatile=volatile),

@@ -157,10 +157,7 @@ def forget(path: Path, spec: Path, files: Files) -> Path:
 
 def _kept(path: Path, content: bytes) -> Path:
     """Return the path for the damaged file: that of an earlier repair of the same content, or a free one."""
-    for kept in _names(path, _DAMAGED):
-        if not os.path.lexists(kept) or _has(kept, content):
-            return kept
-    raise AssertionError("`_names` does not end")
+    return next(kept for kept in _names(path, _DAMAGED) if not os.path.lexists(kept) or _has(kept, content))
 
 
 def _has(path: Path, content: bytes) -> bool:

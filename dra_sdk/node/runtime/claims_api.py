@@ -46,13 +46,10 @@ class ApiConnection:
 
     def get(self) -> KubeClient:
         """Return the client. Raises the error of connecting; the next call tries again."""
-        client = self._client
-        if client is not None:
-            return client
         with self._lock:
-            if self._closed:
-                raise UnreachableError("the driver ends, so it connects to the API server no more")
             if self._client is None:
+                if self._closed:
+                    raise UnreachableError("the driver ends, so it connects to the API server no more")
                 self._client = self._connect()
             return self._client
 
@@ -62,7 +59,7 @@ class ApiConnection:
             path = paths.resource_claim(ref.namespace, ref.name)
         except ValueError as error:
             raise ClaimError(str(error)) from error
-        return (self._client or self.get()).get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
+        return self.get().get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
 
     def close(self, _timeout: float = 0.0) -> None:
         """Close the client if there is one. Never waits for a thread that is connecting."""

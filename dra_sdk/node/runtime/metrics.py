@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -22,33 +23,22 @@ _NRI_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1,
 
 
 class Timed:
-    """Measures the duration of a `with`, and whether it raised."""
+    """Measures the duration of a `with`, and whether it raised.
+
+    times: returns the histogram for a name and a result.
+    name: the name.
+    """
 
     __slots__ = ("_begun", "_name", "_times")
 
-    def __init__(self, times: Times, name: str) -> None:
+    def __init__(self, times: Callable[[str, str], Histogram], name: str) -> None:
         self._times, self._name = times, name
 
     def __enter__(self) -> None:
         self._begun = perf_counter()
 
     def __exit__(self, error: object, *_: object) -> None:
-        self._times.child(self._name, "ok" if error is None else "error").observe(perf_counter() - self._begun)
-
-
-class Times:
-    """A histogram of durations by name and result. Its children are kept: a lookup costs more than the measurement."""
-
-    def __init__(self, driver: str, histogram: Histogram) -> None:
-        self._driver, self._histogram = driver, histogram
-        self._children: dict[tuple[str, str], Histogram] = {}
-
-    def child(self, name: str, result: str) -> Histogram:
-        """Return the child for durations of `name` with this result."""
-        found = self._children.get((name, result))
-        if found is None:
-            found = self._children[name, result] = self._histogram.labels(self._driver, name, result)
-        return found
+        self._times(self._name, "ok" if error is None else "error").observe(perf_counter() - self._begun)
 
 
 class DriverGauges(Collector):
@@ -88,21 +78,18 @@ class Metrics:
         self._driver = driver
         self._calls = self._times("call", "Duration of a claim's prepare or unprepare")
         self._hooks = self._times("hook", "Duration of the driver's own hooks")
-        self._events: Times | None = None
-        self._answers: dict[tuple[str, int], Counter] = {}
-        self._requests = Counter(
+        self._events: Callable[[str, str], Histogram] | None = None
+        requests = Counter(
             "dra_sdk_api_requests",
             "Requests to the API server by method and status; status 0 is no answer",
             ["driver", "method", "status"],
             registry=self._registry,
         )
+        self._requests = cache(partial(requests.labels, driver))
 
     def request(self, method: str, status: int) -> None:
         """Count one request to the API server."""
-        found = self._answers.get((method, status))
-        if found is None:
-            found = self._answers[method, status] = self._requests.labels(self._driver, method, str(status))
-        found.inc()
+        self._requests(method, status).inc()
 
     def call(self, name: str) -> Timed:
         """Measure one prepare or unprepare."""
@@ -153,6 +140,8 @@ class Metrics:
         gauge = Gauge(f"dra_sdk_{name}", text, ["driver"], registry=self._registry)
         gauge.labels(self._driver).set_function(read)
 
-    def _times(self, kind: str, text: str, buckets: Sequence[float] = _BUCKETS) -> Times:
+    def _times(self, kind: str, text: str, buckets: Sequence[float] = _BUCKETS) -> Callable[[str, str], Histogram]:
+        """Return the histogram of a name and a result. They are kept: a lookup costs more than the measurement."""
         name, labels = f"dra_sdk_{kind}_seconds", ["driver", kind.removeprefix("nri_"), "result"]
-        return Times(self._driver, Histogram(name, text, labels, buckets=buckets, registry=self._registry))
+        histogram = Histogram(name, text, labels, buckets=buckets, registry=self._registry)
+        return cache(partial(histogram.labels, self._driver))

@@ -28,7 +28,7 @@ from dra_sdk.node.slices.diff import Operation, Owner, PoolIdentity, diff, with_
 from dra_sdk.node.slices.packing import depends_on_release, for_release
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
-from dra_sdk.node.slices.watcher import Listener, SliceWatcher
+from dra_sdk.node.slices.watcher import SliceWatcher
 from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
@@ -250,8 +250,8 @@ class SliceController:
                 needed.add(Scope.CLUSTER)
         for scope in needed - set(self._watchers):
             selection = select(scope, self._driver, self._node_name)
-            listener = Listener(partial(self._touched, scope), self._general)
-            watcher = SliceWatcher(api, selection, self._cache, listener, self._backoff)
+            touched = partial(self._touched, scope)
+            watcher = SliceWatcher(api, selection, self._cache, touched, self._general, backoff=self._backoff)
             with self._changed:
                 self._watchers[scope] = watcher
             watcher.start()

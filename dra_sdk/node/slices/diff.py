@@ -71,12 +71,6 @@ class Operation:
     body: JSON
     index: int = -1
 
-    @property
-    def name(self) -> str:
-        """The object's name; for a create only its beginning."""
-        metadata = self.body["metadata"]
-        return str(metadata.get("name") or metadata["generateName"])
-
 
 @dataclass(frozen=True, slots=True)
 class PoolIdentity:

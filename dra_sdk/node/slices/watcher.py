@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from dra_sdk.errors import ApiError, GoneError, UnreachableError
@@ -18,28 +17,27 @@ from dra_sdk.node.slices.cache import SliceCache, SliceSelection, pool_of
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """What a watcher calls.
+class SliceWatcher:
+    """Follows one selection in its own thread, until `stop`.
 
-    changed: with the pools whose slices changed; with None after each list, when any of them may have changed.
-    failed: with each error, and with None when requests succeed again.
+    changed: called with the pools whose slices changed; with None after each list, when any of them may have changed.
+    failed: called with each error, and with None when requests succeed again.
     """
 
-    changed: Callable[[Iterable[str] | None], None]
-    failed: Callable[[Exception | None], None]
-
-
-class SliceWatcher:
-    """Follows one selection in its own thread, until `stop`."""
-
     def __init__(
-        self, api: KubeApi, selection: SliceSelection, cache: SliceCache, listener: Listener, backoff: Backoff
+        self,
+        api: KubeApi,
+        selection: SliceSelection,
+        cache: SliceCache,
+        changed: Callable[[Iterable[str] | None], None],
+        failed: Callable[[Exception | None], None],
+        *,
+        backoff: Backoff,
     ) -> None:
         self._api = api
         self._selection = selection
         self._cache = cache
-        self._listener = listener
+        self._report_change, self._report_failure = changed, failed
         self._backoff = backoff
         self._stop = Event()
         self._lock = Lock()
@@ -81,7 +79,7 @@ class SliceWatcher:
         version = str(slices["metadata"]["resourceVersion"])
         self._cache.listed(self._selection.scope, filter(self._selection.accepts, slices["items"]), version)
         self._version = version
-        self._listener.changed(None)
+        self._report_change(None)
 
     def _watch(self) -> bool:
         """Follow one watch until the server ends it; False if there was no event, not even a bookmark."""
@@ -96,7 +94,7 @@ class SliceWatcher:
         try:
             if self._has_failed:
                 self._has_failed = False
-                self._listener.failed(None)
+                self._report_failure(None)
             for event in stream:
                 heard, self._failures = True, 0
                 self._event(event["type"], event["object"])
@@ -112,7 +110,7 @@ class SliceWatcher:
         if kind != "BOOKMARK":
             mine = self._selection.accepts(item)
             if self._cache.seen(kind, item) if mine else self._cache.lost(item["metadata"]["name"]):
-                self._listener.changed([pool_of(item)])
+                self._report_change([pool_of(item)])
         self._version = item["metadata"]["resourceVersion"]
 
     def _failed(self, error: Exception) -> None:
@@ -126,7 +124,7 @@ class SliceWatcher:
             _log.debug("%s", error)  # it is normal that a watch breaks off sometimes
         else:
             self._has_failed = True
-            self._listener.failed(error)
+            self._report_failure(error)
         if not isinstance(error, ApiError):
             _log.error("following ResourceSlices failed", exc_info=error)
         self._stop.wait(self._backoff.after_failure(self._failures, error))

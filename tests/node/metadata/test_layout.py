@@ -11,8 +11,6 @@ from dra_sdk.node.metadata.layout import (
     container_path,
     host_path,
     identify,
-    pod_claim_directory,
-    resource_claim_directory,
 )
 
 CLAIM = ClaimIdentity("default", "my-claim", "uid-1")
@@ -84,8 +82,8 @@ def test_the_paths_are_those_that_readers_expect():
     made = ClaimIdentity("default", "pod-my-gpu-x7k2p", "uid-1", "my-gpu")
     path = f"{ROOT}/resourceclaimtemplates/my-gpu/gpu/gpu.example.com-metadata.json"
     assert container_path("gpu.example.com", made, "gpu") == path
-    assert path.startswith(pod_claim_directory("my-gpu", "gpu") + "/")
-    assert resource_claim_directory("my.claim", "gpu/big") == f"{ROOT}/resourceclaims/my.claim/gpu"
+    path = container_path("gpu.example.com", ClaimIdentity("default", "my.claim", "uid-1"), "gpu/big")
+    assert path == f"{ROOT}/resourceclaims/my.claim/gpu/gpu.example.com-metadata.json"
 
 
 def test_a_hostile_driver_name_is_refused():

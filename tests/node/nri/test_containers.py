@@ -56,7 +56,7 @@ def test_a_pod_has_what_a_driver_of_networks_needs() -> None:
 def test_each_request_has_one_variable_for_all_its_devices() -> None:
     devices = [AllocatedDevice("a/x", "n", "0", None), AllocatedDevice("a/x", "n", "1", None)]
     claim = Claim("shop", "cards", "11_22", Node("n"), [*devices, AllocatedDevice("b", "n", "2", None)])
-    found = claim_variables(NAME)(claim)
+    found = claim_variables(NAME, claim)
     assert {request: edits.env for request, edits in found.items()} == {
         "a": {f"{ENV}a": "cards"},
         "b": {f"{ENV}b": "cards"},
@@ -66,7 +66,7 @@ def test_each_request_has_one_variable_for_all_its_devices() -> None:
 def test_a_uid_that_is_no_name_is_found_by_its_hash() -> None:
     held = HeldClaim("shop", "cards", "no/name", (HeldDevice("a", "n", "0"),))
     claim = Claim("shop", "cards", "no/name", Node("n"), [AllocatedDevice("a", "n", "0", None)])
-    (name,) = claim_variables(NAME)(claim)["a"].env
+    (name,) = claim_variables(NAME, claim)["a"].env
     assert only(table(container(0, f"{name}=cards"), held=[held])).claims == (held,)
 
 

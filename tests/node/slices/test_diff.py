@@ -29,18 +29,24 @@ def wanted(*devices: str, node: str | None = "n") -> list[dict[str, Any]]:
     return [{**nodes, "devices": [{"name": name}]} for name in devices]
 
 
+def name_of(operation: Operation) -> str:
+    """The object's name; for a create only its beginning."""
+    metadata = operation.body["metadata"]
+    return str(metadata.get("name") or metadata["generateName"])
+
+
 def applied(existing: list[dict[str, Any]], operations: list[Operation]) -> list[dict[str, Any]]:
     """What a server has after these operations."""
     kept = {each["metadata"]["name"]: each for each in deepcopy(existing)}
     for operation in operations:
         body = deepcopy(operation.body)
         if operation.verb == "delete":
-            del kept[operation.name]
+            del kept[name_of(operation)]
         elif operation.verb == "update":
-            assert operation.name in kept
-            kept[operation.name] = body
+            assert name_of(operation) in kept
+            kept[name_of(operation)] = body
         else:
-            body["metadata"]["name"] = f"{operation.name}{len(kept)}x{sum(map(ord, operation.name))}"
+            body["metadata"]["name"] = f"{name_of(operation)}{len(kept)}x{sum(map(ord, name_of(operation)))}"
             kept[body["metadata"]["name"]] = body
     return list(kept.values())
 
@@ -59,7 +65,7 @@ def stored(*devices: str) -> list[dict[str, Any]]:
 
 def test_a_fresh_pool():
     (operation,) = diff([], wanted("a"), IDENTITY)
-    assert (operation.verb, operation.index, operation.name) == ("create", 0, "00000-d-n-")
+    assert (operation.verb, operation.index, name_of(operation)) == ("create", 0, "00000-d-n-")
     assert operation.body == {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -127,7 +133,7 @@ def test_of_two_slices_with_one_index_the_first_by_name_stays():
     twin = deepcopy(item)
     twin["metadata"]["name"] = "00000-d-n-zzzzz"
     (operation,) = diff([twin, item], wanted("a"), IDENTITY)
-    assert (operation.verb, operation.name) == ("delete", "00000-d-n-zzzzz")
+    assert (operation.verb, name_of(operation)) == ("delete", "00000-d-n-zzzzz")
 
 
 def test_older_generations_are_deleted():
@@ -135,7 +141,7 @@ def test_older_generations_are_deleted():
     old["metadata"]["name"] = "00000-d-n-old"
     new["spec"]["pool"]["generation"] = 5
     (operation,) = diff([old, new], wanted("a"), IDENTITY)
-    assert (operation.verb, operation.name) == ("delete", "00000-d-n-old")
+    assert (operation.verb, name_of(operation)) == ("delete", "00000-d-n-old")
 
 
 def test_the_node_of_a_slice_cannot_change():

@@ -12,7 +12,7 @@ import pytest
 from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
-from dra_sdk.node.slices.watcher import Listener, SliceWatcher
+from dra_sdk.node.slices.watcher import SliceWatcher
 from dra_sdk.testing.waiting import LONG, wait
 
 FAST = Backoff(retry=0.01, retry_limit=0.02)
@@ -98,7 +98,7 @@ def follow(api: Api, timing: Backoff = FAST) -> tuple[SliceCache, list[Any], lis
         changed.append(pools if pools is None else list(pools))
 
     selection = select(Scope.NODE, "d", "n")
-    watcher = SliceWatcher(api, selection, cache, Listener(tell, failed.append), timing)  # type: ignore[arg-type]
+    watcher = SliceWatcher(api, selection, cache, tell, failed.append, backoff=timing)  # type: ignore[arg-type]
     watcher.start()
     assert api.quiet.wait(LONG)
     watcher.stop()
@@ -180,7 +180,7 @@ def test_a_list_that_works_does_not_hide_a_watch_that_does_not():
     forbidden = ApiError("no watch", status=403)
     api = Api([(str(version), []) for version in range(5, 500)], [forbidden] * 400)
     timing = Counted(retry_limit=60)
-    watcher = SliceWatcher(api, select(Scope.NODE, "d", "n"), SliceCache(), Listener(ignore, ignore), timing)  # type: ignore[arg-type]
+    watcher = SliceWatcher(api, select(Scope.NODE, "d", "n"), SliceCache(), ignore, ignore, backoff=timing)  # type: ignore[arg-type]
     watcher.start()
     wait(lambda: len(timing.failures) >= 10)
     watcher.stop()
@@ -239,8 +239,9 @@ def test_watches_that_end_at_once_are_not_hammered():
         api,
         select(Scope.NODE, "d", "n"),
         SliceCache(),
-        Listener(ignore, ignore),
-        Backoff(retry=0.05),  # type: ignore[arg-type]
+        ignore,
+        ignore,
+        backoff=Backoff(retry=0.05),  # type: ignore[arg-type]
     )
     watcher.start()
     assert api.quiet.wait(LONG)
@@ -251,5 +252,5 @@ def test_watches_that_end_at_once_are_not_hammered():
 
 def test_stop_without_start():
     api = Api([], [])
-    SliceWatcher(api, select(Scope.NODE, "d", "n"), SliceCache(), Listener(ignore, ignore), FAST).stop()  # type: ignore[arg-type]
+    SliceWatcher(api, select(Scope.NODE, "d", "n"), SliceCache(), ignore, ignore, backoff=FAST).stop()  # type: ignore[arg-type]
     assert api.asked == []
