@@ -104,22 +104,16 @@ class Collections:
                 heard = self._watch(path)
             except GoneError:
                 self._collections[path].version, heard = "", True
-            except ApiError as error:
-                if not error.temporary:
-                    self._failed(error)
+            except Exception as error:  # noqa: BLE001 (raised by `wait`, in the thread that waits)
+                if not (isinstance(error, ApiError) and error.temporary):
+                    with self._changed:
+                        self._error = self._error or error
+                        self._changed.notify_all()
                     return
                 heard = False
-            except Exception as error:  # noqa: BLE001 (raised by `wait`, in the thread that waits)
-                self._failed(error)
-                return
             pause = _FIRST_PAUSE if heard else min(2 * pause, _LONGEST_PAUSE)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, pause)
-
-    def _failed(self, error: Exception) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
 
     def _list(self, path: str) -> None:
         listed = self._api.list(path)

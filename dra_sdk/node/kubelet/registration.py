@@ -54,7 +54,7 @@ class Registration:
     def methods(self) -> dict[str, Method]:
         """Return the handlers of the service, by method name."""
         return {
-            "GetInfo": unary(self._get_info, wire.InfoRequest, wire.PluginInfo),
+            "GetInfo": unary(lambda _request, _context: self._info, wire.InfoRequest, wire.PluginInfo),
             "NotifyRegistrationStatus": unary(self._notify, wire.RegistrationStatus, wire.RegistrationStatusResponse),
         }
 
@@ -86,9 +86,6 @@ class Registration:
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
-
-    def _get_info(self, _request: wire.InfoRequest, _context: grpc.ServicerContext) -> wire.PluginInfo:
-        return self._info
 
     def _notify(
         self, status: wire.RegistrationStatus, _context: grpc.ServicerContext

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import IntEnum
+from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -276,14 +277,14 @@ class TtrpcServer:
             raise NriError("received a request that cannot be decoded") from error
         call = TtrpcCall(request, frame.stream, self._write)
         if frame.kind == DATA or frame.flags & _REMOTE_OPEN:
-            self._refuse(lambda: call.fail(Code.UNIMPLEMENTED, "streams of data are not supported"))
+            refusal = Code.UNIMPLEMENTED, "streams of data are not supported"
         elif frame.stream % 2 == 0 or frame.stream <= self._last:
             text = f"stream id {frame.stream} must be odd and greater than {max(0, self._last)}"
-            self._refuse(lambda: call.fail(Code.INVALID_ARGUMENT, text))
-        elif frame.rejected:
-            self._last = frame.stream
-            text = f"the request has {frame.rejected} bytes; the limit is {MAX_DATA}"
-            self._refuse(lambda: call.fail(Code.RESOURCE_EXHAUSTED, text))
+            refusal = Code.INVALID_ARGUMENT, text
         else:
             self._last = frame.stream
-            self._handle(call)
+            if not frame.rejected:
+                self._handle(call)
+                return
+            refusal = Code.RESOURCE_EXHAUSTED, f"the request has {frame.rejected} bytes; the limit is {MAX_DATA}"
+        self._refuse(partial(call.fail, *refusal))

@@ -168,12 +168,7 @@ def _same(old: Any, new: Any) -> bool:
     """Return whether two values are the same: 1 and true differ, and so do a string and a version."""
     if isinstance(old, DeviceTaint) and isinstance(new, DeviceTaint):
         return old.value == new.value
-    if (
-        isinstance(old, Sequence)
-        and isinstance(new, Sequence)
-        and not isinstance(old, str)
-        and not isinstance(new, str)
-    ):
+    if all(isinstance(value, Sequence) and not isinstance(value, str) for value in (old, new)):
         return len(old) == len(new) and all(map(_same, old, new))
     return type(old) is type(new) and bool(old == new)
 

@@ -35,7 +35,6 @@ class OverlayError(SettingsError):
     """
 
     def __init__(self, source: str, problems: list[str]) -> None:
-        self.source = source
         super().__init__(*(f"overlay {source}: {problem}" for problem in problems))
 
 

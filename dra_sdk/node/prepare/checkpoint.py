@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -232,12 +233,13 @@ def salvage(content: bytes) -> Checkpoint | None:
     checksum. None if neither can be trusted: then the devices of the claim are unknown.
     """
     header, body = _parts(content)
-    state = _header_claim(header) or _body_claim(header, body)
-    if state is None:
-        return None
-    devices = tuple(replace(device, data={}, cdi_ids=()) for device in state.claim.devices)
-    claim = HeldClaim(state.claim.namespace, state.claim.name, state.claim.uid, devices, complete=False)
-    return Checkpoint(claim, state.boot_id)
+    for read in (_header_claim, _body_claim):
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            if state := read(header, body):
+                devices = tuple(replace(device, data={}, cdi_ids=()) for device in state.claim.devices)
+                claim = HeldClaim(state.claim.namespace, state.claim.name, state.claim.uid, devices, complete=False)
+                return Checkpoint(claim, state.boot_id)
+    return None
 
 
 @cache
@@ -266,24 +268,16 @@ def _parts(content: bytes) -> tuple[Any, bytes]:
     return header, body.removesuffix(b"\n")
 
 
-def _header_claim(header: Any) -> Checkpoint | None:
-    try:
-        if _sum(json.dumps(header["claim"]).encode()) != header["claim_sha256"]:
-            return None
-        namespace, name, uid, boot_id, held = header["claim"]
-        devices = tuple(HeldDevice(*device) for device in held)
-        return Checkpoint(HeldClaim(namespace, name, uid, devices, complete=False), boot_id)
-    except (ValueError, TypeError, KeyError, RecursionError):
+def _header_claim(header: Any, _body: bytes) -> Checkpoint | None:
+    if _sum(json.dumps(header["claim"]).encode()) != header["claim_sha256"]:
         return None
+    namespace, name, uid, boot_id, held = header["claim"]
+    devices = tuple(HeldDevice(*device) for device in held)
+    return Checkpoint(HeldClaim(namespace, name, uid, devices, complete=False), boot_id)
 
 
 def _body_claim(header: Any, body: bytes) -> Checkpoint | None:
-    try:
-        if header["sha256"] != _sum(body):
-            return None
-        return _checkpoint(body)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
+    return _checkpoint(body) if header["sha256"] == _sum(body) else None
 
 
 def _sum(content: bytes) -> str:

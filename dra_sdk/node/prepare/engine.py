@@ -261,6 +261,7 @@ class HookRun:
     def __init__(self, driver: Driver, write: _Write, checkpoint: Checkpoint, *, undoable: bool) -> None:
         self.checkpoint = self._written = checkpoint
         self._driver = driver
+        self._name = f"driver {driver.info.name}"
         self._write = write
         self._undoable = undoable
         self._lock = RLock()  # a hook may set up its devices in threads of its own
@@ -328,10 +329,6 @@ class HookRun:
             return json_copy(dict(value)) if value else {}
         except ValueError as error:
             raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
-
-    @property
-    def _name(self) -> str:
-        return f"driver {self._driver.info.name}"
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | HeldDevice) -> _Key:

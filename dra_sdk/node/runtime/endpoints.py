@@ -84,7 +84,6 @@ class HttpServer:
 class _Server(ThreadingHTTPServer):
     """A thread for each connection, at most CONNECTIONS, so that slow clients never block the kubelet's probes."""
 
-    daemon_threads = True
     request_queue_size = CONNECTIONS
 
     def __init__(self, address: str, handler: type[BaseHTTPRequestHandler]) -> None:

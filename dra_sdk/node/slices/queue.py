@@ -62,11 +62,6 @@ class PoolState:
     invalid: InvalidObjectError | None = None
     error: Exception | None = None
 
-    @property
-    def problem(self) -> Exception | None:
-        """Why the server does not have exactly what was published last."""
-        return self.invalid or self.error
-
 
 class PoolQueue:
     """The states of all pools.
@@ -175,7 +170,7 @@ class PoolQueue:
 
     def errors(self) -> dict[str, Exception]:
         """Return the problems, by pool."""
-        return {pool.name: pool.problem for pool in self.pools.values() if pool.problem}
+        return {pool.name: problem for pool in self.pools.values() if (problem := pool.invalid or pool.error)}
 
     def is_settled(self) -> bool:
         """Return whether the server has everything that was published, apart from fields that it drops."""

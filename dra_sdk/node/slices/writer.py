@@ -231,10 +231,6 @@ def _of_device(sent: JSON, stored: JSON | None) -> list[tuple[str, str]]:
     for key in ("attributes", "capacity"):
         kept = stored.get(key, {})
         for name, value in sent.get(key, {}).items() if kept else ():
-            if _shrunk(value, kept.get(name)):
+            if name not in kept or set(value) - set(kept[name]):
                 dropped.append((f"{where}: {key} {name}", _DEVICE_GATES[key]))
     return dropped
-
-
-def _shrunk(sent: JSON, stored: JSON | None) -> bool:
-    return stored is None or bool(set(sent) - set(stored))
