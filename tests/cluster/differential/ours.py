@@ -202,7 +202,7 @@ class Ours:
     @cached_property
     def _allocator(self) -> Allocator:
         inventory = Inventory(self._of_kind("ResourceSlice"), self._features, self._of_kind("DeviceTaintRule"))
-        return Allocator(inventory, self._classes, self._features)
+        return Allocator(inventory, self._classes)
 
     @cached_property
     def _classes(self) -> dict[str, JSON]:

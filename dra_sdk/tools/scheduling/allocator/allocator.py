@@ -16,7 +16,6 @@ from dra_sdk.tools.scheduling.allocator.backtracking import Search
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, parse_claim
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoices
 from dra_sdk.tools.scheduling.allocator.eligible_devices import ClaimNeeds, RequestNeed, has_too_few_devices
-from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeDevices
 from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, node_name
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
@@ -36,22 +35,21 @@ def new_share_id() -> str:
 class Allocator:
     """Allocates the devices that kube-scheduler would allocate, in the release of the features.
 
-    `classes` are the DeviceClasses by name; they and the inventory's slices must not change afterwards. Without
-    `features`, those of the inventory apply. Results of selectors are cached, so use one allocator for many claims and
-    nodes. Not thread-safe.
+    `classes` are the DeviceClasses by name; they and the inventory's slices must not change afterwards. The features
+    are those of the inventory. Results of selectors are cached, so use one allocator for many claims and nodes. Not
+    thread-safe.
     """
 
     def __init__(
         self,
         inventory: Inventory,
         classes: Mapping[str, JSON],
-        features: SchedulerFeatures | None = None,
         *,
         share_id: Callable[[], str] = new_share_id,
         max_steps: int = MAX_STEPS,
     ) -> None:
         self.inventory, self.classes = inventory, classes
-        self.features = inventory.features if features is None else features
+        self.features = inventory.features
         self.selectors = SelectorCache(self.features.cel)
         #: The steps of the last search, and its whole cost in steps, see `Search.work`.
         self.steps = self.work = 0

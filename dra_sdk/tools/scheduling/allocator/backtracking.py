@@ -12,6 +12,7 @@ because devices are missing are skipped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -60,28 +61,26 @@ class OpenChoice(Protocol):
         """
 
 
+@dataclass(slots=True, eq=False)
 class NextClaim:
     """The step from one claim to the next; that the next claim is too large is only a failure for this one."""
 
-    __slots__ = ("_claim",)
-
-    def __init__(self, claim: int) -> None:
-        self._claim = claim
+    _claim: int
 
     def resume(self, result: StepResult | None) -> SearchPosition | StepResult:
         """See OpenChoice."""
         return SearchPosition(self._claim) if result is None else StepResult.FAILED
 
 
+@dataclass(slots=True, eq=False)
 class AlternativeChoice:
     """The choice between the subrequests of a request, in order of preference."""
 
-    __slots__ = ("_alternatives", "_count", "_next", "_position", "_too_many")
-
-    def __init__(self, alternatives: dict[tuple[int, int], int], position: SearchPosition, count: int) -> None:
-        self._alternatives, self._position, self._count = alternatives, position, count
-        self._next = 0
-        self._too_many = True
+    _alternatives: dict[tuple[int, int], int]
+    _position: SearchPosition
+    _count: int
+    _next: int = 0
+    _too_many: bool = True
 
     def resume(self, result: StepResult | None) -> SearchPosition | StepResult:
         """See OpenChoice."""
@@ -95,16 +94,15 @@ class AlternativeChoice:
         return self._position._replace(alternative=index)
 
 
+@dataclass(slots=True, eq=False)
 class AllModeDevice:
     """A device for a request in mode All: exactly this one."""
 
-    __slots__ = ("_candidate", "_choice", "_choices", "_position", "_request")
-
-    def __init__(
-        self, choices: DeviceChoices, position: SearchPosition, request: Request, candidate: Candidate
-    ) -> None:
-        self._choices, self._position, self._request, self._candidate = choices, position, request, candidate
-        self._choice: DeviceChoice | None = None
+    _choices: DeviceChoices
+    _position: SearchPosition
+    _request: Request
+    _candidate: Candidate
+    _choice: DeviceChoice | None = None
 
     def resume(self, result: StepResult | None) -> SearchPosition | StepResult:
         """See OpenChoice."""
@@ -112,10 +110,9 @@ class AllModeDevice:
             self._choices.undo(self._choice)
             return result
         position = self._position
-        outcome = self._choices.choose(position.claim, self._request, self._candidate, required=True)
-        if not isinstance(outcome, DeviceChoice):
+        self._choice = self._choices.choose(position.claim, self._request, self._candidate, required=True)
+        if self._choice is None:
             return StepResult.FAILED
-        self._choice = outcome
         return position._replace(device=position.device + 1)
 
 
@@ -156,9 +153,9 @@ class ExactCountDevice:
         while self._has_usable(self._next + (self._needed or 1)):
             index = self._usable[self._next]
             self._next += 1
-            outcome = self._choices.choose(position.claim, self.need.request, self.eligible[index], required=False)
-            if isinstance(outcome, DeviceChoice):
-                self._choice = outcome
+            candidate = self.eligible[index]
+            self._choice = self._choices.choose(position.claim, self.need.request, candidate, required=False)
+            if self._choice is not None:
                 return position._replace(device=position.device + 1, start=index + 1)
         return StepResult.FAILED
 
@@ -223,7 +220,8 @@ class Search:
     def _advance(self, position: SearchPosition) -> StepResult | None:
         """Go to a position; return None if that puts a choice on the stack."""
         while True:
-            self._count_step()
+            self.steps += 1
+            self._check_limit()
             if position.claim >= len(self.parsed_claims):
                 return StepResult.DONE
             groups = self.parsed_claims[position.claim].groups
@@ -271,10 +269,6 @@ class Search:
                 return
             self._open_choices.pop()
 
-    def _count_step(self) -> None:
-        self.steps += 1
-        self._check_limit()
-
     @property
     def work(self) -> int:
         """The cost of the search: steps, devices tried and devices examined, in steps."""
@@ -295,9 +289,9 @@ class Search:
             )
             return None
         previous = self._open_choices[-1] if position.device else None
-        eligible = previous.eligible if isinstance(previous, ExactCountDevice) else self._find_eligible(position, need)
+        if isinstance(previous, ExactCountDevice):
+            eligible = previous.eligible
+        else:
+            eligible = EligibleDevices(position.claim, need, self.candidates, self.choices)
         self._open_choices.append(ExactCountDevice(self.choices, position, need, eligible))
         return None
-
-    def _find_eligible(self, position: SearchPosition, need: RequestNeed) -> EligibleDevices:
-        return EligibleDevices(position.claim, need, self.candidates, self.choices)

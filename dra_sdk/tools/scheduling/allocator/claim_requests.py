@@ -39,10 +39,10 @@ class DerivedAttribute:
 
     def value_for(self, device: PoolDevice) -> Mapping[str, Any]:
         """Return the DeviceAttribute of a device; AllocationError if the expression is invalid or fails on it."""
-        found = self._values.get(device.content)
-        if found is None:
-            found = self._values[device.content] = self._evaluate(device)
-        return found
+        value = self._values.get(device.content)
+        if value is None:
+            value = self._values[device.content] = self._evaluate(device)
+        return value
 
     def _evaluate(self, device: PoolDevice) -> Mapping[str, Any]:
         try:

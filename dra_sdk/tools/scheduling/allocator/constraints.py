@@ -16,8 +16,9 @@ Source: resource.k8s.io/v1 DeviceConstraint; k8s.io/dynamic-resource-allocation,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dra_sdk.tools.scheduling.allocator.claim_requests import Request
 from dra_sdk.tools.scheduling.allocator.devices import PoolDevice
@@ -58,28 +59,56 @@ def shared_values(left: AttributeValues, right: AttributeValues) -> frozenset[An
     return left[1] & right[1] if left[0] == right[0] else frozenset()
 
 
-class Constraint(Protocol):
-    """The state of one constraint of a claim while its devices are chosen."""
+class Constraint(ABC):
+    """A constraint of a claim on an attribute, while its devices are chosen; without `requests` it covers all requests.
+
+    values: what is remembered of the devices so far, one entry for each; None for unknown values.
+    forgets_on_removal: whether it forgets devices that stay when it removes one that a later constraint rejected.
+    """
+
+    __slots__ = ("_lists", "attribute", "requests", "values")
+    forgets_on_removal = False
+
+    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
+        self.attribute, self.requests, self._lists = attribute, requests, lists
+        self.values: list[AttributeValues | None] = []
 
     @property
     def depends_on_removed(self) -> bool:
         """Whether devices that were removed still affect which devices are accepted."""
-
-    @property
-    def forgets_on_removal(self) -> bool:
-        """Whether it forgets devices that stay when it removes one that a later constraint rejected."""
+        return False
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it covers the devices of a request."""
+        """Return whether it names the request, or the request of which it is an alternative, or no request."""
+        return not self.requests or request.base_name in self.requests or request.reference in self.requests
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
         """Return whether a device cannot be added, now or after any other devices."""
+        return self.applies_to(request) and self._checked(request, device) is _REJECTED
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         """Add a device; False if that would violate the constraint."""
+        if not self.applies_to(request):
+            return True
+        values = self._checked(request, device)
+        if values is _REJECTED:
+            return False
+        self.values.append(values)
+        return True
 
     def remove(self, request: Request) -> None:
         """Remove the device that `add` added last."""
+        if self.applies_to(request):
+            self.values.pop()
+
+    def _checked(self, request: Request, device: PoolDevice) -> AttributeValues | None:
+        """Return what to remember of one more device, `_REJECTED` if it cannot be added."""
+        attribute = request_attribute(request, device, self.attribute)
+        return _REJECTED if attribute is None else self._joined(attribute_values(attribute, lists=self._lists))
+
+    @abstractmethod
+    def _joined(self, value: AttributeValues | None) -> AttributeValues | None:
+        """Return what to remember of one more device with these values, `_REJECTED` if it cannot be added."""
 
 
 def make_constraint(raw: Mapping[str, Any], features: SchedulerFeatures) -> Constraint:
@@ -91,75 +120,21 @@ def make_constraint(raw: Mapping[str, Any], features: SchedulerFeatures) -> Cons
     return (DistinctAttribute if exact else LegacyDistinctAttribute)(raw["distinctAttribute"], names, lists=lists)
 
 
-class _AttributeConstraint:
-    """A constraint on an attribute; without `requests` it covers all requests of the claim."""
-
-    __slots__ = ("_lists", "attribute", "requests")
-
-    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
-        self.attribute, self.requests, self._lists = attribute, requests, lists
-
-    @property
-    def depends_on_removed(self) -> bool:
-        """Never."""
-        return False
-
-    @property
-    def forgets_on_removal(self) -> bool:
-        """Never."""
-        return False
-
-    def applies_to(self, request: Request) -> bool:
-        """Return whether it names the request, or the request of which it is an alternative, or no request."""
-        return not self.requests or request.base_name in self.requests or request.reference in self.requests
-
-    def _attribute(self, request: Request, device: PoolDevice) -> Mapping[str, Any] | None:
-        return request_attribute(request, device, self.attribute)
-
-
-class MatchAttribute(_AttributeConstraint):
+class MatchAttribute(Constraint):
     """All devices have the same value of an attribute.
 
-    `shared` has, for each device, the values that it has in common with those before; None while they are unknown.
+    `values` has, for each device, the values that it has in common with those before; None while they are unknown.
     """
 
-    __slots__ = ("shared",)
+    __slots__ = ()
 
-    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
-        super().__init__(attribute, requests, lists=lists)
-        self.shared: list[AttributeValues | None] = []
-
-    def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Return whether the device lacks the attribute or has other values; more devices do not change that."""
-        return self.applies_to(request) and self._shared_with(request, device) is _REJECTED
-
-    def add(self, request: Request, device: PoolDevice) -> bool:
-        """Add a device; False if it lacks the attribute or has other values."""
-        if not self.applies_to(request):
-            return True
-        shared = self._shared_with(request, device)
-        if shared is _REJECTED:
-            return False
-        self.shared.append(shared)
-        return True
-
-    def _shared_with(self, request: Request, device: PoolDevice) -> AttributeValues | None:
-        """Return the values shared with one more device, `_REJECTED` if it cannot be added."""
-        attribute = self._attribute(request, device)
-        if attribute is None:
-            return _REJECTED
-        value = attribute_values(attribute, lists=self._lists)
-        if not self.shared:
+    def _joined(self, value: AttributeValues | None) -> AttributeValues | None:
+        if not self.values:
             # Without lists, an unknown value is only noticed once there is another one to compare it with.
             return _REJECTED if value is None and self._lists else value
-        before = self.shared[-1]
+        before = self.values[-1]
         shared = shared_values(before, value) if before and value else None
         return (value[0], shared) if shared and value else _REJECTED
-
-    def remove(self, request: Request) -> None:
-        """Remove a device."""
-        if self.applies_to(request):
-            self.shared.pop()
 
 
 class LegacyMatchAttribute(MatchAttribute):
@@ -175,46 +150,18 @@ class LegacyMatchAttribute(MatchAttribute):
     def remove(self, request: Request) -> None:
         """Remove a device; the shared values stay as they are."""
         if self.applies_to(request):
-            last = self.shared.pop()
-            if self.shared:
-                self.shared[-1] = last
+            last = self.values.pop()
+            if self.values:
+                self.values[-1] = last
 
 
-class DistinctAttribute(_AttributeConstraint):
-    """No two devices have the same value of an attribute; `seen` has the values of the devices so far."""
+class DistinctAttribute(Constraint):
+    """No two devices have the same value of an attribute."""
 
-    __slots__ = ("seen",)
+    __slots__ = ()
 
-    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
-        super().__init__(attribute, requests, lists=lists)
-        self.seen: list[AttributeValues | None] = []
-
-    def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Return whether the device lacks the attribute or shares a value; more devices do not change that."""
-        return self.applies_to(request) and self._distinct_values(request, device) is _REJECTED
-
-    def add(self, request: Request, device: PoolDevice) -> bool:
-        """Add a device; False if it lacks the attribute or shares a value with another."""
-        if not self.applies_to(request):
-            return True
-        value = self._distinct_values(request, device)
-        if value is _REJECTED:
-            return False
-        self.seen.append(value)
-        return True
-
-    def _distinct_values(self, request: Request, device: PoolDevice) -> AttributeValues | None:
-        """Return the values of a device, `_REJECTED` if it cannot be added."""
-        attribute = self._attribute(request, device)
-        if attribute is None:
-            return _REJECTED
-        value = attribute_values(attribute, lists=self._lists)
-        return value if is_distinct(value, self.seen, lists=self._lists) else _REJECTED
-
-    def remove(self, request: Request) -> None:
-        """Remove a device."""
-        if self.applies_to(request):
-            self.seen.pop()
+    def _joined(self, value: AttributeValues | None) -> AttributeValues | None:
+        return value if is_distinct(value, self.values, lists=self._lists) else _REJECTED
 
 
 def is_distinct(value: AttributeValues | None, others: Collection[AttributeValues | None], *, lists: bool) -> bool:
@@ -225,44 +172,40 @@ def is_distinct(value: AttributeValues | None, others: Collection[AttributeValue
     return not any(other and shared_values(value, other) for other in others)
 
 
-class LegacyDistinctAttribute(_AttributeConstraint):
-    """distinctAttribute up to 1.36: `seen` has the values of one device for each request.
+class LegacyDistinctAttribute(Constraint):
+    """distinctAttribute up to 1.36: the values of one device for each request are remembered.
 
-    The first device is never checked, and removing a device forgets all devices of its request.
+    The first device is never checked, and removing a device forgets all devices of its request, even if a later
+    constraint rejected it. Nothing else is lost, as backtracking removes all of them.
     """
 
-    __slots__ = ("devices", "seen")
+    __slots__ = ("_devices", "_values_by_request")
+    forgets_on_removal = True
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         super().__init__(attribute, requests, lists=lists)
-        self.devices = 0
-        self.seen: dict[str, AttributeValues | None] = {}
-
-    @property
-    def forgets_on_removal(self) -> bool:
-        """Always: it forgets those of the same request. Nothing else is lost, as backtracking removes all of them."""
-        return True
+        self._devices = 0
+        self._values_by_request: dict[str, AttributeValues | None] = {}
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
         """Return whether the device lacks the attribute; a value that occurs twice may be forgotten later."""
-        return self.applies_to(request) and self._attribute(request, device) is None
+        return self.applies_to(request) and request_attribute(request, device, self.attribute) is None
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         """Add a device; False if it lacks the attribute or shares a value with another."""
-        if not self.applies_to(request):
-            return True
-        attribute = self._attribute(request, device)
-        if attribute is None:
+        if not super().add(request, device):
             return False
-        value = attribute_values(attribute, lists=self._lists)
-        if self.devices and not is_distinct(value, self.seen.values(), lists=self._lists):
-            return False
-        self.seen[request.base_name] = value
-        self.devices += 1
+        if self.applies_to(request):
+            self._values_by_request[request.base_name] = self.values.pop()
+            self._devices += 1
         return True
 
     def remove(self, request: Request) -> None:
         """Remove a device."""
         if self.applies_to(request):
-            self.seen.pop(request.base_name, None)
-            self.devices -= 1
+            self._values_by_request.pop(request.base_name, None)
+            self._devices -= 1
+
+    def _joined(self, value: AttributeValues | None) -> AttributeValues | None:
+        others = self._values_by_request.values()
+        return value if not self._devices or is_distinct(value, others, lists=self._lists) else _REJECTED

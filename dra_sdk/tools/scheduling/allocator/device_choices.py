@@ -6,7 +6,7 @@ Source: KEP-4381, KEP-4815, KEP-5075; k8s.io/dynamic-resource-allocation, struct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from dataclasses import dataclass
 
 from dra_sdk.tools.scheduling.allocator.allocated_state import AllocatedState, NanoCapacity
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
@@ -20,44 +20,28 @@ from dra_sdk.tools.scheduling.allocator.shared_counters import CompatibilityGrou
 from dra_sdk.tools.scheduling.device_taints import untolerated_taints
 
 
-class DeviceRefusal(Enum):
-    """Why a device cannot be chosen now."""
-
-    IN_USE = "it is in use"
-    COUNTERS_OFF = "it consumes counters, and the DRAPartitionableDevices feature is disabled"
-    CAPACITY = "it does not have enough capacity"
-    TAINTED = "it has a taint that is not tolerated"
-    NODE = "the node does not support the operations that its slice skips"
-    GROUPS = "it is not compatible with other devices on its counter sets"
-    COUNTERS = "its pool does not have enough counters"
-    CONSTRAINT = "it violates a constraint of the claim"
-
-
+@dataclass(slots=True, eq=False)
 class DeviceChoice:
     """A device chosen for a request, with what is needed to undo the choice.
 
-    `shared` tells whether other claims may use the device too; `consumed` is the capacity that the request consumes.
+    claim: the index of the claim.
+    request: the request.
+    candidate: the device.
+    shared: whether other claims may use the device too.
+    counters_reserved: whether its counters are reserved.
+    previous_groups: the groups on its counter sets before; None if it was not added to them.
+    consumed: the capacity that the request consumes.
+    previous_capacity: what this allocation consumed of the device before; None if it consumed nothing.
     """
 
-    __slots__ = (
-        "candidate",
-        "claim",
-        "consumed",
-        "counters_reserved",
-        "previous_capacity",
-        "previous_groups",
-        "request",
-        "shared",
-    )
-
-    def __init__(self, claim: int, request: Request, candidate: Candidate, *, shared: bool) -> None:
-        self.claim, self.request, self.candidate, self.shared = claim, request, candidate, shared
-        self.counters_reserved = False
-        #: The groups on its counter sets before, None if it was not added to them.
-        self.previous_groups: GroupsByCounterSet | None = None
-        self.consumed: Sequence[ConsumedCapacity] = ()
-        #: What this allocation consumed of the device before, None if it consumed nothing.
-        self.previous_capacity: NanoCapacity | None = None
+    claim: int
+    request: Request
+    candidate: Candidate
+    shared: bool
+    counters_reserved: bool = False
+    previous_groups: GroupsByCounterSet | None = None
+    consumed: Sequence[ConsumedCapacity] = ()
+    previous_capacity: NanoCapacity | None = None
 
 
 class DeviceChoices:
@@ -131,65 +115,54 @@ class DeviceChoices:
             return self.has_capacity(request, device)
         return request.capacity_request.fits_unused(device.content)
 
-    def choose(
-        self, claim: int, request: Request, candidate: Candidate, *, required: bool
-    ) -> DeviceChoice | DeviceRefusal:
-        """Choose a device that the selectors select; or return why not, and change nothing.
+    def choose(self, claim: int, request: Request, candidate: Candidate, *, required: bool) -> DeviceChoice | None:
+        """Choose a device that the selectors select; None, and nothing changes, if it cannot be chosen now.
 
         `required` is for a device without alternative: AllocationError if a constraint rejects it.
         """
         self.tried += 1
-        refusal = self._refusal(claim, request, candidate)
-        if refusal is not None:
-            return refusal
         device = candidate.device
-        choice = DeviceChoice(
-            claim, request, candidate, shared=device.allow_multiple and self._features.consumable_capacity
-        )
-        if refusal := self._reserve(choice):
-            return refusal
+        if self.in_use(candidate.id, request, claim) or not self.may_use(request, device):
+            return None
+        shared = device.allow_multiple and self._features.consumable_capacity
+        choice = DeviceChoice(claim, request, candidate, shared)
+        if not self._reserve(choice):
+            return None
         if not self._add_to_constraints(choice):
             self._release(choice)
             if required:
                 problem = f"cannot add device {device.id} because a claim constraint would not be satisfied"
                 raise AllocationError(f"claim {request.claim}, request {request.name}: {problem}")
-            return DeviceRefusal.CONSTRAINT
+            return None
         # The cheaper check comes last, because a constraint that rejects a required device is an error.
         if required and not self.has_capacity(request, device):
             self._remove_from_constraints(choice, len(self.constraints[claim]))
             self._release(choice)
-            return DeviceRefusal.CAPACITY
+            return None
         self._record(choice)
         return choice
 
-    def _refusal(self, claim: int, request: Request, candidate: Candidate) -> DeviceRefusal | None:
-        if self.in_use(candidate.id, request, claim):
-            return DeviceRefusal.IN_USE
-        return self.permanent_refusal(request, candidate.device)
-
-    def permanent_refusal(self, request: Request, device: PoolDevice) -> DeviceRefusal | None:
-        """Return why a request cannot have a device even if nothing is in use."""
+    def may_use(self, request: Request, device: PoolDevice) -> bool:
+        """Return whether a request can have a device while nothing is in use."""
         features = self._features
         if device.skipped_operations and features.variant == "experimental" and not self._node_skips_operations:
-            return DeviceRefusal.NODE
+            return False
         if device.counters and not features.partitionable_devices:
-            return DeviceRefusal.COUNTERS_OFF
-        if device.taints and features.device_taints and untolerated_taints(device.taints, request.tolerations):
-            return DeviceRefusal.TAINTED
-        return None
+            return False
+        tainted = device.taints and features.device_taints and untolerated_taints(device.taints, request.tolerations)
+        return not tainted
 
-    def _reserve(self, choice: DeviceChoice) -> DeviceRefusal | None:
-        """Reserve the counters of a device, once for all its shares."""
+    def _reserve(self, choice: DeviceChoice) -> bool:
+        """Reserve the counters of a device, once for all its shares; False if that is not possible."""
         device, pool = choice.candidate.device, choice.candidate.pool
         if not device.counters or (choice.shared and self._is_shared(device.id)):
-            return None
+            return True
         if self.groups and not self.groups.admits(pool, device):
-            return DeviceRefusal.GROUPS
+            return False
         choice.counters_reserved = self.counters.reserve(pool, device)
-        if not choice.counters_reserved:
-            return DeviceRefusal.COUNTERS
-        choice.previous_groups = self.groups.place(pool, device) if self.groups else None
-        return None
+        if choice.counters_reserved and self.groups:
+            choice.previous_groups = self.groups.place(pool, device)
+        return choice.counters_reserved
 
     def _release(self, choice: DeviceChoice) -> None:
         if choice.counters_reserved:

@@ -84,36 +84,34 @@ class ContentCache:
         attributes, capacity = device.get("attributes"), device.get("capacity")
         multiple = bool(device.get("allowMultipleAllocations"))
         key = (driver, multiple, id(attributes), id(capacity))
-        found = self._contents.get(key)
-        if found is None:
+        content = self._contents.get(key)
+        if content is None:
             text = f"{attributes!r} {capacity!r}".encode(errors="surrogatepass")
             digest = blake2b(text, digest_size=_DIGEST_BYTES).digest()
-            found = self._by_text.get((driver, multiple, digest))
-            if found is None:
-                found = self._by_text[driver, multiple, digest] = DeviceContent(driver, device)
-            self._contents[key] = found
+            content = self._by_text.setdefault((driver, multiple, digest), DeviceContent(driver, device))
+            self._contents[key] = content
             self._kept += (attributes, capacity)
-        return found
+        return content
 
     def consumed_counters(self, raw: JSON, device: DeviceId) -> ConsumedCounters:
         """Return what a device consumes; AllocationError, naming the device, if an amount is invalid."""
         consumptions = raw["consumesCounters"]
-        found = self._consumed.get(id(consumptions))
-        if found is None:
-            found = self._consumed[id(consumptions)] = _consumed_counters(raw, device)
+        consumed = self._consumed.get(id(consumptions))
+        if consumed is None:
+            consumed = self._consumed[id(consumptions)] = _consumed_counters(raw, device)
             self._kept.append(consumptions)
-        return found
+        return consumed
 
     def shape(self, pool_slice: PoolSlice) -> SliceShape:
         """Return the shape of a slice."""
         devices, sets = pool_slice.raw_devices, pool_slice.spec.get("sharedCounters")
         key = (id(sets), *((device["name"], id(device.get("consumesCounters"))) for device in devices))
         binding = any(device.get("bindingConditions") for device in devices)
-        found = self._shapes.get((binding, key))
-        if found is None:
-            found = self._shapes[binding, key] = SliceShape.of(pool_slice, self, has_binding_conditions=binding)
+        shape = self._shapes.get((binding, key))
+        if shape is None:
+            shape = self._shapes[binding, key] = SliceShape.of(pool_slice, self, has_binding_conditions=binding)
             self._kept += (sets, *(device.get("consumesCounters") for device in devices))
-        return found
+        return shape
 
     def __len__(self) -> int:
         return len(self._by_text)
@@ -214,9 +212,8 @@ class PoolDevice:
     def attribute(self, name: str) -> Mapping[str, Any] | None:
         """Return an attribute by its qualified name `domain/name`; names without domain have the driver's."""
         attributes: Mapping[str, Mapping[str, Any]] = self.json.get("attributes") or {}
-        found = attributes.get(name)
-        if found is not None:
-            return found
+        if (attribute := attributes.get(name)) is not None:
+            return attribute
         domain, slash, short = name.partition("/")
         return attributes.get(short) if slash and domain == self.id.driver else None
 

@@ -144,7 +144,7 @@ def _find_eligible(
             not choices.in_use(candidate.id, request, claim)
             and need.is_selected(candidate)
             and choices.has_capacity(request, candidate.device)
-            and choices.permanent_refusal(request, candidate.device) is None
+            and choices.may_use(request, candidate.device)
         ):
             yield candidate
 

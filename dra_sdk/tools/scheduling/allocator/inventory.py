@@ -90,10 +90,10 @@ class Inventory:
         """Return the pools and devices of a node; AllocationError if a slice that may apply to it is invalid."""
         name = node_name(node)
         key = (name, frozenset(node_labels(node).items())) if self._index.uses_labels else name
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._gather(node)
-        return found
+        devices = self._known.get(key)
+        if devices is None:
+            devices = self._known[key] = self._gather(node)
+        return devices
 
     def _gather(self, node: JSON) -> NodeDevices:
         own_slices = self._index.slices_for(node)

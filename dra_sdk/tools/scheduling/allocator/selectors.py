@@ -11,6 +11,7 @@ not evaluated. Source: resource.k8s.io/v1 CELDeviceSelector.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from dra_sdk import cel
@@ -92,23 +93,21 @@ def _field_path(node: Node, bindings: Bindings) -> FieldPath | None:
 class EquivalentContents:
     """Groups contents that are equal in some fields; the first content of each group represents it."""
 
-    __slots__ = ("_fields", "_found", "_representatives")
+    __slots__ = ("_fields", "_known", "_representatives")
 
     def __init__(self, fields: Sequence[FieldRef] | None) -> None:
         self._fields = fields
         self._representatives: dict[Any, DeviceContent] = {}
-        self._found: dict[DeviceContent, DeviceContent] = {}
+        self._known: dict[DeviceContent, DeviceContent] = {}
 
     def representative_of(self, content: DeviceContent) -> DeviceContent:
         """Return the content that represents the group of this content."""
-        found = self._found.get(content)
-        if found is None:
-            found = self._found[content] = self._representative(content)
-        return found
-
-    def _representative(self, content: DeviceContent) -> DeviceContent:
-        key = self._key(content)
-        return content if key is None else self._representatives.setdefault(key, content)
+        representative = self._known.get(content)
+        if representative is None:
+            key = self._key(content)
+            representative = content if key is None else self._representatives.setdefault(key, content)
+            self._known[content] = representative
+        return representative
 
     def _key(self, content: DeviceContent) -> tuple[Any, ...] | None:
         """Return the values of the fields; None for a content that represents only itself, such as an invalid one."""
@@ -146,10 +145,10 @@ class SelectorExpression:
     def verdict(self, content: DeviceContent) -> SelectorVerdict:
         """Return whether it is true for a device, or the error of its evaluation."""
         representative = self._equivalent_contents.representative_of(content)
-        found = self._verdicts.get(representative)
-        if found is None:
-            found = self._verdicts[representative] = self._evaluate(representative)
-        return found
+        verdict = self._verdicts.get(representative)
+        if verdict is None:
+            verdict = self._verdicts[representative] = self._evaluate(representative)
+        return verdict
 
     def _evaluate(self, content: DeviceContent) -> SelectorVerdict:
         if isinstance(self._compiled, cel.CelError):
@@ -172,10 +171,10 @@ class RequestSelectors:
 
     def selects(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
         """Return whether all are true; SelectorError, naming request and device, if one fails."""
-        found = self.known_results.get(content)
-        if found is None:
-            found = self.known_results[content] = self._evaluate(content, request, device)
-        return found
+        selected = self.known_results.get(content)
+        if selected is None:
+            selected = self.known_results[content] = self._evaluate(content, request, device)
+        return selected
 
     def _evaluate(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
         for index, expression in enumerate(self._expressions):
@@ -192,28 +191,17 @@ class SelectorCache:
 
     def __init__(self, features: cel.Features) -> None:
         self._features = features
-        self._expressions: dict[str, SelectorExpression] = {}
-        self._by_fields: dict[tuple[FieldRef, ...] | None, EquivalentContents] = {}
-        self._by_selectors: dict[tuple[str, ...], RequestSelectors] = {}
+        #: Returns the expression with a text, compiled once.
+        self.expression = cache(self._compile)
+        self._equivalent_contents = cache(EquivalentContents)
+        self._selectors = cache(self._combine)
 
-    def expression(self, text: str) -> SelectorExpression:
-        """Return an expression, compiled once."""
-        found = self._expressions.get(text)
-        if found is None:
-            found = self._expressions[text] = SelectorExpression(text, self._features, self._equivalent_contents(text))
-        return found
+    def _compile(self, text: str) -> SelectorExpression:
+        return SelectorExpression(text, self._features, self._equivalent_contents(referenced_fields(text)))
 
-    def _equivalent_contents(self, text: str) -> EquivalentContents:
-        fields = referenced_fields(text)
-        found = self._by_fields.get(fields)
-        if found is None:
-            found = self._by_fields[fields] = EquivalentContents(fields)
-        return found
+    def _combine(self, texts: tuple[str, ...]) -> RequestSelectors:
+        return RequestSelectors(tuple(map(self.expression, texts)))
 
     def for_request(self, request: Request) -> RequestSelectors:
         """Return the selectors of a request and its class."""
-        found = self._by_selectors.get(request.selectors)
-        if found is None:
-            expressions = tuple(self.expression(text) for text in request.selectors)
-            found = self._by_selectors[request.selectors] = RequestSelectors(expressions)
-        return found
+        return self._selectors(request.selectors)

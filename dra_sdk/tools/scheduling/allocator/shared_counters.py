@@ -51,10 +51,10 @@ class SharedCounters:
 
     def available(self, pool: Pool) -> AvailableCounters:
         """Return what was left of the pool's counters before this allocation."""
-        found = self._available.get(pool.counters_key)
-        if found is None:
-            found = self._available[pool.counters_key] = available_counters(pool, self._allocated)
-        return found
+        counters = self._available.get(pool.counters_key)
+        if counters is None:
+            counters = self._available[pool.counters_key] = available_counters(pool, self._allocated)
+        return counters
 
     def consumed(self, pool: Pool) -> Mapping[CounterId, int]:
         """Return what this allocation has consumed so far."""

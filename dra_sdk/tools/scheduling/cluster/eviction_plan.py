@@ -146,7 +146,7 @@ class _PlanSearch:
         features = SchedulerFeatures.of(snapshot.profile)
         state = ClusterState(snapshot)
         inventory = Inventory(snapshot.slices, features, snapshot.rules)
-        allocator = Allocator(inventory, snapshot.classes_by_name, features, max_steps=_STEPS)
+        allocator = Allocator(inventory, snapshot.classes_by_name, max_steps=_STEPS)
         for obj in snapshot.pods:
             if (pod := pod_of(obj)).spec.node_name and not is_finished(pod):
                 state.add_running_pod(pod)

@@ -107,7 +107,7 @@ class _SchedulingRun:
         self.inventory = Inventory(snapshot.slices, features, snapshot.rules)
         share_id = partial(next, _share_ids(self.state.allocated))
         classes = snapshot.classes_by_name
-        self._allocator = Allocator(self.inventory, classes, features, share_id=share_id, max_steps=max_steps)
+        self._allocator = Allocator(self.inventory, classes, share_id=share_id, max_steps=max_steps)
         self._node_filter = NodeFilter(self._allocator, self.state.allocated, self.state.free_resources)
         self._classes = classes
         self._resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}

@@ -116,7 +116,7 @@ class AllocationProblem:
     @cached_property
     def allocator(self) -> Allocator:
         """The allocator."""
-        allocator = Allocator(self.inventory, self.classes, self.features, max_steps=self.max_steps)
+        allocator = Allocator(self.inventory, self.classes, max_steps=self.max_steps)
         allocator.selectors = self.selectors
         return allocator
 

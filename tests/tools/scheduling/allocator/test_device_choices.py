@@ -6,7 +6,7 @@ import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocatedState, AllocationError, SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, parse_claim
-from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoice, DeviceChoices, DeviceRefusal
+from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoice, DeviceChoices
 from tests.tools.scheduling.allocator.build import (
     DRIVER,
     NEWER,
@@ -40,7 +40,7 @@ class ClaimsUnderTest:
         ]
         self.choices = DeviceChoices(self.parsed_claims, held or AllocatedState(), features)
 
-    def choose(self, candidate: Any, index: int = 0, *, required: bool = False) -> DeviceChoice | DeviceRefusal:
+    def choose(self, candidate: Any, index: int = 0, *, required: bool = False) -> DeviceChoice | None:
         return self.choices.choose(index, next(iter(self.parsed_claims[index].requests)), candidate, required=required)
 
 
@@ -49,7 +49,7 @@ def test_a_device_is_chosen_once() -> None:
     claims = ClaimsUnderTest(request("r"), request("r"))
     choice = claims.choose(gpu)
     assert isinstance(choice, DeviceChoice)
-    assert claims.choose(gpu, 1) is DeviceRefusal.IN_USE
+    assert claims.choose(gpu, 1) is None
     claims.choices.undo(choice)
     assert isinstance(claims.choose(gpu, 1), DeviceChoice)
     assert [len(each) for each in claims.choices.by_claim] == [0, 1]
@@ -58,21 +58,21 @@ def test_a_device_is_chosen_once() -> None:
 def test_allocated_devices_are_in_use_except_for_admin_access() -> None:
     (gpu,) = candidates(a_slice(device("a")))
     claims = ClaimsUnderTest(request("r"), request("r", adminAccess=True), held=AllocatedState.of([held("a")]))
-    assert claims.choose(gpu) is DeviceRefusal.IN_USE
+    assert claims.choose(gpu) is None
     choice = claims.choose(gpu, 1)
     assert isinstance(choice, DeviceChoice)
-    assert claims.choose(gpu, 1) is DeviceRefusal.IN_USE
+    assert claims.choose(gpu, 1) is None
 
 
 def test_a_device_with_admin_access_is_in_use_for_other_claimsof_the_pod() -> None:
     (gpu,) = candidates(a_slice(device("a")))
     claims = ClaimsUnderTest(request("r", adminAccess=True), request("r"), request("r", adminAccess=True))
     assert isinstance(claims.choose(gpu), DeviceChoice)
-    assert claims.choose(gpu, 1) is DeviceRefusal.IN_USE
+    assert claims.choose(gpu, 1) is None
     second = claims.choose(gpu, 2)
     assert isinstance(second, DeviceChoice)
     claims.choices.undo(second)
-    assert claims.choose(gpu, 1) is DeviceRefusal.IN_USE
+    assert claims.choose(gpu, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_device_with_admin_access_is_in_use_for_other_claimsof_the_pod() -> No
 )
 def test_taints(effect: str, tolerations: list[dict[str, Any]], refused: bool) -> None:
     (gpu,) = candidates(a_slice(device("a") | {"taints": [{"key": "k", "effect": effect}]}))
-    assert (ClaimsUnderTest(request("r", tolerations=tolerations)).choose(gpu) is DeviceRefusal.TAINTED) is refused
+    assert (ClaimsUnderTest(request("r", tolerations=tolerations)).choose(gpu) is None) is refused
     off = ClaimsUnderTest(request("r"), features=SchedulerFeatures(device_taints=False))
     assert isinstance(off.choose(gpu), DeviceChoice)
 
@@ -101,7 +101,7 @@ def test_counters_are_released_with_the_device() -> None:
     claims = ClaimsUnderTest(request("r"), request("r"))
     choice = claims.choose(a)
     assert isinstance(choice, DeviceChoice)
-    assert claims.choose(b, 1) is DeviceRefusal.COUNTERS
+    assert claims.choose(b, 1) is None
     claims.choices.undo(choice)
     assert isinstance(claims.choose(b, 1), DeviceChoice)
 
@@ -109,7 +109,7 @@ def test_counters_are_released_with_the_device() -> None:
 def test_without_the_feature_devices_with_counters_are_rejected() -> None:
     (gpu,) = candidates(counter_sets(set={"memory": "4"}), a_slice(device("a") | consumes(memory="1"), count=2))
     claims = ClaimsUnderTest(features=SchedulerFeatures(partitionable_devices=False))
-    assert claims.choose(gpu) is DeviceRefusal.COUNTERS_OFF
+    assert claims.choose(gpu) is None
 
 
 def test_a_rejected_device_is_removed_from_other_constraints() -> None:
@@ -118,9 +118,9 @@ def test_a_rejected_device_is_removed_from_other_constraints() -> None:
     claims = ClaimsUnderTest(request("r", count=3), constraints=constraints)
     first = claims.choose(gpus[0])
     assert isinstance(first, DeviceChoice)
-    assert claims.choose(gpus[1]) is DeviceRefusal.CONSTRAINT
+    assert claims.choose(gpus[1]) is None
     claims.choices.undo(first)
-    assert claims.choose(gpus[2]) is DeviceRefusal.CONSTRAINT
+    assert claims.choose(gpus[2]) is None
     assert isinstance(claims.choose(gpus[1]), DeviceChoice)
 
 
@@ -143,7 +143,7 @@ def test_shares_fill_a_device() -> None:
     first = claims.choose(gpu, required=True)
     assert isinstance(first, DeviceChoice)
     assert [(each.name, each.amount.text) for each in first.consumed] == [("memory", "3")]
-    assert claims.choose(gpu, 1, required=True) is DeviceRefusal.CAPACITY
+    assert claims.choose(gpu, 1, required=True) is None
     assert isinstance(claims.choose(gpu, 2, required=True), DeviceChoice)
 
 
@@ -166,9 +166,9 @@ def test_shares_of_a_partition_consume_its_counters_once() -> None:
     first, second = claims.choose(a), claims.choose(a, 1)
     assert isinstance(first, DeviceChoice)
     assert isinstance(second, DeviceChoice)
-    assert claims.choose(b, 2) is DeviceRefusal.COUNTERS
+    assert claims.choose(b, 2) is None
     claims.choices.undo(second)
-    assert claims.choose(b, 2) is DeviceRefusal.COUNTERS
+    assert claims.choose(b, 2) is None
     claims.choices.undo(first)
     assert isinstance(claims.choose(b, 2), DeviceChoice)
 
@@ -178,7 +178,7 @@ def test_since_1_37_a_share_without_capacity_keeps_the_counters(features: Schedu
     both = a_slice(shared("a") | consumes(memory="3"), count=2)
     (gpu,) = candidates(counter_sets(set={"memory": "4"}), both, features=features)
     claims = ClaimsUnderTest(request("r"), held=AllocatedState.of([held("a", shareID="x")]), features=features)
-    assert (claims.choose(gpu) is DeviceRefusal.COUNTERS) is refused
+    assert (claims.choose(gpu) is None) is refused
 
 
 def test_devices_with_incompatible_groups() -> None:
@@ -190,14 +190,14 @@ def test_devices_with_incompatible_groups() -> None:
     claims = ClaimsUnderTest(request("r"), request("r"), features=NEWER)
     choice = claims.choose(a)
     assert isinstance(choice, DeviceChoice)
-    assert claims.choose(b, 1) is DeviceRefusal.GROUPS
+    assert claims.choose(b, 1) is None
     claims.choices.undo(choice)
     assert isinstance(claims.choose(b, 1), DeviceChoice)
 
 
 def test_a_device_that_skips_operations_needs_a_node_that_supports_it() -> None:
     (gpu,) = candidates(a_slice(device("a"), skipNodeOperations=["*"]))
-    assert ClaimsUnderTest(features=NEWER).choose(gpu) is DeviceRefusal.NODE
+    assert ClaimsUnderTest(features=NEWER).choose(gpu) is None
     assert isinstance(ClaimsUnderTest(features=of_1_37()).choose(gpu), DeviceChoice)
     plans = ClaimsUnderTest(features=NEWER).parsed_claims
     able = DeviceChoices(plans, AllocatedState(), NEWER, node_skips_operations=True)
