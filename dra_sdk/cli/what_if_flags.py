@@ -8,7 +8,7 @@ from typing import Final
 from dra_sdk.cli.input import read_file, read_kinds
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
-    DeviceTaintSelector,
+    DeviceTarget,
     NodeTemplate,
     Snapshot,
     add_nodes,
@@ -141,7 +141,7 @@ def _number_and_model(text: str) -> tuple[int, str]:
     return int(count), like
 
 
-def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
+def _taint(text: str) -> tuple[DeviceTarget, JSON]:
     """`driver/pool/device=key=value:Effect`."""
     where, equals, taint = text.partition("=")
     key_and_value, colon, effect = taint.rpartition(":")
@@ -154,11 +154,11 @@ def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
     return _device_selector(where), found
 
 
-def _device_selector(text: str) -> DeviceTaintSelector:
+def _device_selector(text: str) -> DeviceTarget:
     """`driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
-    return DeviceTaintSelector(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
+    return DeviceTarget(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
 
 
 def _count(text: str) -> int:

@@ -42,7 +42,7 @@ class AllocatedState:
 
     def add(self, claim: JSON) -> None:
         """Add the devices of an allocated claim."""
-        for device, result in _held_devices(claim):
+        for device, result in held_devices(claim):
             share = result.get("shareID")
             if share is None:
                 self.devices.add(device)
@@ -53,7 +53,7 @@ class AllocatedState:
 
     def remove(self, claim: JSON) -> None:
         """Release the devices of an allocated claim."""
-        for device, result in _held_devices(claim):
+        for device, result in held_devices(claim):
             share = result.get("shareID")
             if share is None:
                 self.devices.discard(device)
@@ -89,8 +89,9 @@ class AllocatedState:
         return device in self.devices or device in self.share_ids or device in self.aggregated_capacity
 
 
-def _held_devices(claim: JSON) -> Iterator[tuple[DeviceId, JSON]]:
+def held_devices(claim: JSON) -> Iterator[tuple[DeviceId, JSON]]:
+    """Yield the devices that a claim holds, with their allocation results; those for admin access are not held."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or []:
         if not result.get("adminAccess"):
-            yield DeviceId(result["driver"], result["pool"], result["device"]), result
+            yield DeviceId.of(result), result

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from dra_sdk.cel import DeviceView
 from dra_sdk.cel.values import Semver
@@ -24,6 +24,11 @@ class DeviceId(NamedTuple):
     driver: str
     pool: str
     device: str
+
+    @classmethod
+    def of(cls, result: JSON) -> Self:
+        """Return the device of an allocation result."""
+        return cls(result["driver"], result["pool"], result["device"])
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"

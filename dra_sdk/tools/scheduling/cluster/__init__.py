@@ -31,7 +31,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot_reader import (
     read_snapshot,
 )
 from dra_sdk.tools.scheduling.cluster.what_if import (
-    DeviceTaintSelector,
+    DeviceTarget,
     NodeSuggestion,
     NodeTemplate,
     WhatIfError,
@@ -44,7 +44,7 @@ from dra_sdk.tools.scheduling.cluster.what_if import (
 __all__ = [
     "NO_NODE_PREFIX",
     "ClaimOutcome",
-    "DeviceTaintSelector",
+    "DeviceTarget",
     "Eviction",
     "NodeSuggestion",
     "NodeTemplate",

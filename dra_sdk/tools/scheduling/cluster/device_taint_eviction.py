@@ -13,12 +13,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results, is_finished, used_claims
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    ObjectKey,
+    Snapshot,
+    newest_generation,
+    object_key,
+    slices_by_pool,
+)
+from dra_sdk.tools.scheduling.device_taints import taint_text, tolerates
 
 _NO_EXECUTE: Final = "NoExecute"
-_DeviceKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ def find_evictions(snapshot: Snapshot) -> Evictions:
 class _NoExecuteTaints:
     """Taints with effect NoExecute, those of slices and those of rules."""
 
-    published: dict[_DeviceKey, list[JSON]] = field(default_factory=lambda: defaultdict(list))
+    published: dict[DeviceId, list[JSON]] = field(default_factory=lambda: defaultdict(list))
     rules: list[JSON] = field(default_factory=list)
 
     @property
@@ -81,8 +88,7 @@ class _NoExecuteTaints:
         return bool(self.published or self.rules)
 
     def of(self, result: JSON) -> Iterator[JSON]:
-        device = (result["driver"], result["pool"], result["device"])
-        yield from self.published.get(device, ())
+        yield from self.published.get(DeviceId.of(result), ())
         for rule in self.rules:
             selector = rule["spec"].get("deviceSelector")
             wanted = ("driver", "pool", "device")
@@ -94,24 +100,13 @@ def _no_execute_taints(snapshot: Snapshot) -> _NoExecuteTaints:
     taints = _NoExecuteTaints()
     if snapshot.profile.applies_taint_rules:
         taints.rules = [rule for rule in snapshot.rules if rule["spec"]["taint"].get("effect") == _NO_EXECUTE]
-    for spec in _newest_specs(snapshot.slices):
-        for device in spec.get("devices") or ():
-            for taint in device.get("taints") or ():
-                if taint.get("effect") == _NO_EXECUTE:
-                    taints.published[spec["driver"], spec["pool"]["name"], device["name"]].append(taint)
+    for pool, slices in slices_by_pool(snapshot.slices).items():
+        for raw_slice in newest_generation(slices):
+            for device in raw_slice["spec"].get("devices") or ():
+                for taint in device.get("taints") or ():
+                    if taint.get("effect") == _NO_EXECUTE:
+                        taints.published[DeviceId(*pool, device["name"])].append(taint)
     return taints
-
-
-def _newest_specs(slices: Iterable[JSON]) -> list[JSON]:
-    """Return the specs of the slices of each pool's newest generation."""
-    specs = [raw_slice["spec"] for raw_slice in slices]
-    highest: dict[tuple[str, str], int] = {}
-    for spec in specs:
-        pool = spec["driver"], spec["pool"]["name"]
-        highest[pool] = max(highest.get(pool, 0), spec["pool"].get("generation", 0))
-    return [
-        spec for spec in specs if spec["pool"].get("generation", 0) == highest[spec["driver"], spec["pool"]["name"]]
-    ]
 
 
 def _pod_eviction(pod: Pod, snapshot: Snapshot, taints: _NoExecuteTaints) -> Eviction | None:
@@ -130,23 +125,13 @@ def _claim_eviction(claim: JSON, node: str, taints: _NoExecuteTaints) -> Evictio
 
 
 def _taint_eviction(taint: JSON, result: JSON, node: str) -> Eviction | None:
-    given = result.get("tolerations") or ()
-    tolerations = [toleration for toleration in given if _tolerates_no_execute(toleration, taint)]
+    given = [toleration for toleration in result.get("tolerations") or () if toleration.get("effect") == _NO_EXECUTE]
+    tolerations = [toleration for toleration in given if tolerates(toleration, taint)]
     if any(toleration.get("tolerationSeconds") is None for toleration in tolerations):
         return None
     seconds = min((max(0, toleration["tolerationSeconds"]) for toleration in tolerations), default=0)
-    name = f"{result['driver']}/{result['pool']}/{result['device']}"
-    what = f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
-    return Eviction(node, f"device {name} has taint {what}:{_NO_EXECUTE}", seconds)
+    return Eviction(node, f"device {DeviceId.of(result)} has taint {taint_text(taint)}", seconds)
 
 
 def _soonest(evictions: Iterable[Eviction | None]) -> Eviction | None:
     return min(filter(None, evictions), key=lambda eviction: eviction.after_seconds, default=None)
-
-
-def _tolerates_no_execute(toleration: JSON, taint: JSON) -> bool:
-    if toleration.get("effect") != _NO_EXECUTE or toleration.get("key") not in {None, "", taint["key"]}:
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return (toleration.get("value") or "") == (taint.get("value") or "")

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, Inventory, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, DeviceId, Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_allocation,
     claim_consumers,
@@ -276,9 +276,7 @@ class _PlanSearch:
         """Return what is to be said of a pod to evict."""
         owner = next((owner for owner in victim.pod.metadata.owner_references or () if owner.controller), None)
         devices = tuple(
-            f"{result['driver']}/{result['pool']}/{result['device']}"
-            for claim in self._freed_claims([victim])
-            for result in claim_results(claim)
+            str(DeviceId.of(result)) for claim in self._freed_claims([victim]) for result in claim_results(claim)
         )
         name = f"{owner.kind} {owner.name}" if owner else ""
         return PlannedEviction(pod_key(victim.pod), victim.priority, name, devices, violates)

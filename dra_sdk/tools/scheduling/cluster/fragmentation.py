@@ -18,13 +18,12 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
+from dra_sdk.tools.scheduling.allocator.devices import PoolId
 from dra_sdk.tools.scheduling.cluster.losses import hardware_marks
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, newest_generation, slices_by_pool
 
 _NUMBERED: Final = re.compile(r"(.+?)-?(\d+)", re.ASCII)
-PoolKey = tuple[str, str]
-"""Driver and pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,8 @@ def _pools(snapshot: Snapshot) -> Iterator[tuple[str, str, _Layout, dict[str, Fr
     """Yield the pools with devices: driver, name, layout, and the free share of each piece that is partly used."""
     used = _used_devices(snapshot.claims)
     layouts: dict[tuple[int, ...], _Layout] = {}
-    for (driver, name), specs in sorted(_newest(snapshot.slices).items()):
+    for (driver, name), slices in sorted(slices_by_pool(snapshot.slices).items()):
+        specs = [raw_slice["spec"] for raw_slice in newest_generation(slices)]
         # Slices of nodes of one shape may share their devices, which are then looked at once.
         key = tuple(id(part) for spec in specs for part in (spec.get("devices"), spec.get("sharedCounters")))
         layout = layouts.get(key) or layouts.setdefault(key, _Layout.of(specs))
@@ -204,29 +204,15 @@ def _device_share(device: JSON, consumed: Mapping[str, Fraction] | None) -> Frac
     return max(Fraction(0), min(shares, default=Fraction(0)))
 
 
-def _used_devices(claims: Iterable[JSON]) -> dict[PoolKey, dict[str, dict[str, Fraction]]]:
+def _used_devices(claims: Iterable[JSON]) -> dict[PoolId, dict[str, dict[str, Fraction]]]:
     """Return what claims consume of each device in use, except by admin access."""
-    used: dict[PoolKey, dict[str, dict[str, Fraction]]] = {}
+    used: dict[PoolId, dict[str, dict[str, Fraction]]] = {}
     for claim in claims:
-        for result in claim_results(claim):
-            if not result.get("adminAccess"):
-                device = used.setdefault((result["driver"], result["pool"]), {}).setdefault(result["device"], {})
-                for key, amount in (result.get("consumedCapacity") or {}).items():
-                    device[key] = device.get(key, Fraction(0)) + Quantity(amount).value
+        for device, result in held_devices(claim):
+            consumed = used.setdefault((device.driver, device.pool), {}).setdefault(device.device, {})
+            for key, amount in (result.get("consumedCapacity") or {}).items():
+                consumed[key] = consumed.get(key, Fraction(0)) + Quantity(amount).value
     return used
-
-
-def _newest(slices: Iterable[JSON]) -> dict[PoolKey, list[JSON]]:
-    """Return the specs of the slices of each pool's newest generation."""
-    pools: dict[PoolKey, list[JSON]] = {}
-    for raw_slice in slices:
-        pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice["spec"])
-    return {key: list(_of_newest(specs)) for key, specs in pools.items()}
-
-
-def _of_newest(specs: list[JSON]) -> Iterator[JSON]:
-    newest = max(spec["pool"].get("generation", 0) for spec in specs)
-    return (spec for spec in specs if spec["pool"].get("generation", 0) == newest)
 
 
 def _amounts(counters: Mapping[str, JSON]) -> dict[str, Fraction]:

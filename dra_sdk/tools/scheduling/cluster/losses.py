@@ -6,11 +6,12 @@ such as the partitions of a GPU, are lost with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_results,
     deallocated,
@@ -20,11 +21,9 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, object_key
-from dra_sdk.tools.scheduling.cluster.what_if import DeviceTaintSelector, NodeTemplate, WhatIfError
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, object_key, slices_by_pool
+from dra_sdk.tools.scheduling.cluster.what_if import DeviceTarget, NodeTemplate, no_such_device
 
-DeviceKey = tuple[str, str, str]
-"""Driver, pool and device."""
 _BOUND_TO_NODE: Final = {"DaemonSet", "Node"}
 """Controllers whose pods end with their node: static pods belong to the Node."""
 _HARDWARE: Final = ("resource.kubernetes.io/pciBusID", "pciBusID", "uuid", "parentUUID")
@@ -44,30 +43,24 @@ def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
     deleted = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
     hypothetical = [key for key, where in snapshot.hypothetical.items() if where == node]
     left = without_hypothetical_allocations(left.without("Pod", *deleted).without("Node", ("", node)), hypothetical)
-    lost = {key for raw_slice in template.slices for key in _devices(raw_slice)}
+    lost = {key for raw_slice in template.slices for key in device_entries(raw_slice)}
     return _without_devices(left, lost)
 
 
-def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
+def lose_hardware(snapshot: Snapshot, target: DeviceTarget) -> Snapshot:
     """Return the snapshot without the selected devices and all parts of the same hardware; pods with them start again.
 
     Parts of the same hardware are devices of a pool that consume a counter set in common, or that have the same PCI
     address or UUID. WhatIfError if there are no such devices.
     """
-    lost: set[DeviceKey] = set()
-    for pool in _pools(snapshot.slices):
-        devices = {key: device for raw_slice in pool for key, device in _devices(raw_slice).items()}
-        chosen = {
-            key
-            for raw_slice in pool
-            for key, device in _devices(raw_slice).items()
-            if target.selects(raw_slice["spec"], device)
-        }
+    lost: set[DeviceId] = set()
+    for pool in slices_by_pool(snapshot.slices).values():
+        devices = {key: device for raw_slice in pool for key, device in device_entries(raw_slice).items()}
+        chosen = {key for key in devices if target.selects(key)}
         marks = {mark for key in chosen for mark in hardware_marks(devices[key])}
         lost |= chosen | {key for key, device in devices.items() if marks & set(hardware_marks(device))}
     if not lost:
-        drivers = ", ".join(sorted({raw_slice["spec"]["driver"] for raw_slice in snapshot.slices})) or "none"
-        raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
+        raise no_such_device(snapshot, target)
     held = {object_key(claim) for claim in snapshot.claims if _held(claim) & lost}
     hit = [pod for obj in snapshot.pods if set(used_claims(pod := pod_of(obj))) & held]
     left = with_recreated_pods(snapshot, [pod for pod in hit if not is_finished(pod)])
@@ -75,36 +68,23 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
     return _without_devices(left, lost)
 
 
-def _without_devices(snapshot: Snapshot, lost: set[DeviceKey]) -> Snapshot:
+def _without_devices(snapshot: Snapshot, lost: set[DeviceId]) -> Snapshot:
     """Remove devices from the slices; claims that hold one and that no pod uses are allocated again."""
     slices = tuple(_without(raw_slice, lost) for raw_slice in snapshot.slices)
     claims = tuple(deallocated(claim) if _held(claim) & lost else claim for claim in snapshot.claims)
     return replace(snapshot, slices=slices, claims=claims)
 
 
-def _without(raw_slice: JSON, lost: set[DeviceKey]) -> JSON:
-    devices = _devices(raw_slice)
+def _without(raw_slice: JSON, lost: set[DeviceId]) -> JSON:
+    devices = device_entries(raw_slice)
     if not lost.intersection(devices):
         return raw_slice
     kept = [device for key, device in devices.items() if key not in lost]
     return raw_slice | {"spec": raw_slice["spec"] | {"devices": kept}}
 
 
-def _pools(slices: Iterable[JSON]) -> list[list[JSON]]:
-    """Return the slices, grouped by pool."""
-    pools: dict[tuple[str, str], list[JSON]] = {}
-    for raw_slice in slices:
-        pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice)
-    return list(pools.values())
-
-
-def _devices(raw_slice: JSON) -> dict[DeviceKey, JSON]:
-    spec = raw_slice["spec"]
-    return {(spec["driver"], spec["pool"]["name"], device["name"]): device for device in spec.get("devices") or ()}
-
-
-def _held(claim: JSON) -> set[DeviceKey]:
-    return {(result["driver"], result["pool"], result["device"]) for result in claim_results(claim)}
+def _held(claim: JSON) -> set[DeviceId]:
+    return set(map(DeviceId.of, claim_results(claim)))
 
 
 def hardware_marks(device: JSON) -> Iterator[tuple[str, str]]:

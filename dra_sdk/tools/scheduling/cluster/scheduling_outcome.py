@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot
 
@@ -231,6 +232,5 @@ def _claim_state(claim: ClaimOutcome) -> PlacementState:
 def _devices_by_request(claim: ClaimOutcome) -> DevicesByRequest:
     devices: dict[str, tuple[str, ...]] = {}
     for result in claim.results:
-        name = f"{result['driver']}/{result['pool']}/{result['device']}"
-        devices[result["request"]] = (*devices.get(result["request"], ()), name)
+        devices[result["request"]] = (*devices.get(result["request"], ()), str(DeviceId.of(result)))
     return devices

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from dra_sdk.texts import shortened
+from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
 from dra_sdk.tools.scheduling.cluster.core_v1 import PodSpec, pod_of
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, display_name, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, display_name, object_key
 
 _SHOWN: Final = 5
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -40,18 +41,13 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
 
 def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
     """Yield devices that claims hold and no slice has, for example because a driver was removed."""
-    held: dict[tuple[str, str], set[str]] = {}
-    for claim in snapshot.claims:
-        for result in claim_results(claim):
-            held.setdefault((result["driver"], result["pool"]), set()).add(result["device"])
-    for spec in (raw_slice["spec"] for raw_slice in snapshot.slices):
-        if unknown := held.get((spec["driver"], spec["pool"]["name"])):
-            unknown.difference_update(device["name"] for device in spec.get("devices") or ())
-    for claim in snapshot.claims:
-        for result in claim_results(claim):
-            if result["device"] in held[result["driver"], result["pool"]]:
-                device = f"{result['driver']}/{result['pool']}/{result['device']}"
-                yield f"claim {display_name(object_key(claim))} holds {device}, which is in no ResourceSlice"
+    held = [(claim, device) for claim in snapshot.claims for device in map(DeviceId.of, claim_results(claim))]
+    unknown = {device for _, device in held}
+    for raw_slice in snapshot.slices if unknown else ():
+        unknown.difference_update(device_entries(raw_slice))
+    for claim, device in held:
+        if device in unknown:
+            yield f"claim {display_name(object_key(claim))} holds {device}, which is in no ResourceSlice"
 
 
 def _ineffective_rules(snapshot: Snapshot) -> Iterator[str]:

@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-
-DeviceKey = tuple[str, str, str]
-"""Driver, pool and device."""
+from dra_sdk.tools.scheduling.allocator import DeviceId
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, newest_generation, slices_by_pool
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChange:
     """A device that is new, removed or different.
 
-    device: driver, pool and device.
+    device: the device.
     what: `added`, `removed` or `changed`.
     fields: for a changed device, each field with its values before and after; None if there is none.
     """
 
-    device: DeviceKey
+    device: DeviceId
     what: str
     fields: Mapping[str, tuple[Any, Any]]
 
@@ -52,17 +50,12 @@ def compare_slices(before: Snapshot, after: Snapshot) -> list[DeviceChange]:
     return changes
 
 
-def _devices(snapshot: Snapshot) -> dict[DeviceKey, JSON]:
-    newest: dict[tuple[str, str], int] = {}
-    specs = [raw_slice["spec"] for raw_slice in snapshot.slices]
-    for spec in specs:
-        key = spec["driver"], spec["pool"]["name"]
-        newest[key] = max(newest.get(key, 0), spec["pool"].get("generation", 0))
+def _devices(snapshot: Snapshot) -> dict[DeviceId, JSON]:
     return {
-        (spec["driver"], spec["pool"]["name"], device["name"]): device
-        for spec in specs
-        if spec["pool"].get("generation", 0) == newest[spec["driver"], spec["pool"]["name"]]
-        for device in spec.get("devices") or ()
+        key: device
+        for pool in slices_by_pool(snapshot.slices).values()
+        for raw_slice in newest_generation(pool)
+        for key, device in device_entries(raw_slice).items()
     }
 
 

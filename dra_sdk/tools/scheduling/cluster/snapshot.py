@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator.devices import DeviceId, PoolId
 from dra_sdk.wire.profile import ServerProfile
 
 ObjectKey = tuple[str, str]
@@ -66,6 +67,30 @@ def object_key(obj: JSON) -> ObjectKey:
     """Return namespace and name of an object; the namespace is empty for cluster-scoped objects."""
     metadata = obj.get("metadata") or {}
     return metadata.get("namespace") or "", metadata.get("name") or ""
+
+
+def slices_by_pool(slices: Iterable[JSON]) -> dict[PoolId, list[JSON]]:
+    """Return the slices of each pool, in their order."""
+    pools: dict[PoolId, list[JSON]] = {}
+    for raw_slice in slices:
+        spec = raw_slice["spec"]
+        pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(raw_slice)
+    return pools
+
+
+def newest_generation(pool: Iterable[JSON]) -> list[JSON]:
+    """Return those slices of a pool that count: the ones of its newest generation."""
+    generations = [(raw_slice["spec"]["pool"].get("generation", 0), raw_slice) for raw_slice in pool]
+    newest = max((generation for generation, _ in generations), default=0)
+    return [raw_slice for generation, raw_slice in generations if generation == newest]
+
+
+def device_entries(raw_slice: JSON) -> dict[DeviceId, JSON]:
+    """Return the entries of `spec.devices` of a slice, in their order."""
+    spec = raw_slice["spec"]
+    return {
+        DeviceId(spec["driver"], spec["pool"]["name"], device["name"]): device for device in spec.get("devices") or ()
+    }
 
 
 def display_name(key: ObjectKey) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.allocator.node_selection import matches_node_selector
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     is_finished,
@@ -28,10 +29,13 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Count,
     ObjectKey,
     Snapshot,
+    device_entries,
     generated_name,
     generated_uid,
+    newest_generation,
     no_count,
     object_key,
+    slices_by_pool,
 )
 from dra_sdk.wire.profile import ServerProfile
 
@@ -64,10 +68,7 @@ class NodeTemplate:
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> NodeTemplate:
         """Return the template of a node of the snapshot; WhatIfError if there is no such node."""
-        node = snapshot.nodes_by_name.get(name)
-        if node is None:
-            known = ", ".join(snapshot.nodes_by_name) or "none"
-            raise WhatIfError(f"there is no node {name}; nodes are: {known}")
+        node = _existing_node(snapshot, name)
         return cls(node, tuple(_slices_of(_PoolsByNode(snapshot.slices).of(name), node)))
 
     @classmethod
@@ -106,6 +107,13 @@ class NodeTemplate:
             yield _renamed_slice(raw_slice, self.name, name)
 
 
+def _existing_node(snapshot: Snapshot, name: str) -> JSON:
+    node = snapshot.nodes_by_name.get(name)
+    if node is None:
+        raise WhatIfError(f"there is no node {name}; nodes are: {', '.join(snapshot.nodes_by_name) or 'none'}")
+    return node
+
+
 def add_nodes(snapshot: Snapshot, template: NodeTemplate, names: Iterable[str]) -> Snapshot:
     """Return the snapshot with more nodes; WhatIfError if a name is already used."""
     known = set(snapshot.nodes_by_name)
@@ -140,10 +148,7 @@ class _PoolsByNode:
     """The slices of each pool, and which pools no other node than one can use."""
 
     def __init__(self, slices: Iterable[JSON]) -> None:
-        pools: dict[tuple[str, str], list[JSON]] = {}
-        for raw_slice in slices:
-            pools.setdefault((raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]), []).append(raw_slice)
-        self._pools = list(pools.values())
+        self._pools = list(slices_by_pool(slices).values())
         self._own: dict[str, list[int]] = {}
         self._others: list[int] = []
         for index, pool in enumerate(self._pools):
@@ -169,8 +174,7 @@ def _only_node(pool: Iterable[JSON]) -> str | None:
 def _slices_of(pools: Iterable[list[JSON]], node: JSON) -> Iterator[JSON]:
     """Yield what has to be copied of each pool, with the number of slices of the copied pool."""
     for pool in pools:
-        newest = max(raw_slice["spec"]["pool"].get("generation", 0) for raw_slice in pool)
-        current = [raw_slice for raw_slice in pool if raw_slice["spec"]["pool"].get("generation", 0) == newest]
+        current = newest_generation(pool)
         own = [part for raw_slice in current if (part := _part_of_node(raw_slice, node)) is not None]
         if not any(_devices(raw_slice) for raw_slice in own):
             continue
@@ -242,8 +246,8 @@ def _renamed_values(value: Any, old: str, new: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceTaintSelector:
-    """Selects devices to taint, as the DeviceTaintSelector of the API does.
+class DeviceTarget:
+    """The devices of a change, selected as by the DeviceTaintSelector of the API.
 
     driver: the driver.
     pool: the pool; None for all pools.
@@ -257,13 +261,19 @@ class DeviceTaintSelector:
     def __str__(self) -> str:
         return "/".join(part or "*" for part in (self.driver, self.pool, self.device))
 
-    def selects(self, spec: JSON, device: JSON) -> bool:
-        """Return whether it selects a device of a slice with this spec."""
-        is_pool = spec["driver"] == self.driver and self.pool in {None, spec["pool"]["name"]}
-        return is_pool and self.device in {None, device["name"]}
+    def selects(self, device: DeviceId) -> bool:
+        """Return whether it selects a device."""
+        is_pool = device.driver == self.driver and self.pool in {None, device.pool}
+        return is_pool and self.device in {None, device.device}
 
 
-def add_taint(snapshot: Snapshot, target: DeviceTaintSelector, taint: JSON) -> Snapshot:
+def no_such_device(snapshot: Snapshot, target: DeviceTarget) -> WhatIfError:
+    """Return the error for a target that selects no device."""
+    drivers = ", ".join(sorted({raw_slice["spec"]["driver"] for raw_slice in snapshot.slices})) or "none"
+    return WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
+
+
+def add_taint(snapshot: Snapshot, target: DeviceTarget, taint: JSON) -> Snapshot:
     """Return the snapshot with a taint (`key`, `value`, `effect`) on these devices, as if their driver published it.
 
     WhatIfError if there are no such devices, or if a cluster of this version would ignore the taint.
@@ -271,11 +281,9 @@ def add_taint(snapshot: Snapshot, target: DeviceTaintSelector, taint: JSON) -> S
     _check_taints_enabled(snapshot.profile)
     slices = tuple(_with_device_taints(raw_slice, target, taint) for raw_slice in snapshot.slices)
     if slices == snapshot.slices:
-        specs = [raw_slice["spec"] for raw_slice in snapshot.slices]
-        if any(target.selects(spec, device) for spec in specs for device in spec.get("devices") or ()):
+        if any(target.selects(device) for raw_slice in snapshot.slices for device in device_entries(raw_slice)):
             raise WhatIfError(f"each device {target} already has this taint")
-        drivers = ", ".join(sorted({spec["driver"] for spec in specs})) or "none"
-        raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
+        raise no_such_device(snapshot, target)
     return replace(snapshot, slices=slices)
 
 
@@ -284,9 +292,7 @@ def drain(snapshot: Snapshot, node: str) -> Snapshot:
 
     WhatIfError if there is no such node.
     """
-    obj = snapshot.nodes_by_name.get(node)
-    if obj is None:
-        raise WhatIfError(f"there is no node {node}; nodes are: {', '.join(snapshot.nodes_by_name) or 'none'}")
+    obj = _existing_node(snapshot, node)
     cordoned = obj | {"spec": (obj.get("spec") or {}) | {"unschedulable": True}}
     changed = with_recreated_pods(snapshot.with_objects([cordoned]), pods_to_evict(snapshot, node))
     return without_hypothetical_allocations(changed, _hypothetical_on(snapshot, node))
@@ -298,12 +304,12 @@ def _check_taints_enabled(profile: ServerProfile) -> None:
         raise WhatIfError(f"a taint on a device would have no effect: {gate}")
 
 
-def _with_device_taints(raw_slice: JSON, target: DeviceTaintSelector, taint: JSON) -> JSON:
-    spec = raw_slice["spec"]
+def _with_device_taints(raw_slice: JSON, target: DeviceTarget, taint: JSON) -> JSON:
     devices = [
-        _with_taint(device, taint) if target.selects(spec, device) else device for device in spec.get("devices") or ()
+        _with_taint(device, taint) if target.selects(key) else device
+        for key, device in device_entries(raw_slice).items()
     ]
-    return raw_slice | {"spec": spec | {"devices": devices}} if devices else raw_slice
+    return raw_slice | {"spec": raw_slice["spec"] | {"devices": devices}} if devices else raw_slice
 
 
 def _with_taint(device: JSON, taint: JSON) -> JSON:

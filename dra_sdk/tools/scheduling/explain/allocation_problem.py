@@ -25,9 +25,10 @@ from dra_sdk.tools.scheduling.allocator import (
     SearchLimitError,
     SelectorError,
 )
+from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results, deallocated, is_finished
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, deallocated, is_finished
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource, extended_resource_claim
 from dra_sdk.tools.scheduling.cluster.node_filter import FreeResources, device_independent_rejection, rejection_reason
@@ -152,10 +153,8 @@ class AllocationProblem:
         """The claims that hold each device, except those with admin access."""
         holders: dict[DeviceId, tuple[JSON, ...]] = {}
         for claim in self.allocated_claims:
-            for result in claim_results(claim):
-                if not result.get("adminAccess"):
-                    device = DeviceId(result["driver"], result["pool"], result["device"])
-                    holders[device] = (*holders.get(device, ()), claim)
+            for device, _ in held_devices(claim):
+                holders[device] = (*holders.get(device, ()), claim)
         return holders
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
 from dra_sdk.tools.scheduling.cluster.what_if import NodeTemplate, free_node_names
 from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
@@ -72,9 +72,9 @@ def _claims_in_use(problem: AllocationProblem, inspection: NodeInspection) -> di
     pools = {candidate.pool.id for request in inspection.requests for candidate in request.closest}
     in_use: dict[ObjectKey, list[str]] = {}
     for claim in problem.allocated_claims:
-        for result in claim_results(claim):
-            if (result["driver"], result["pool"]) in pools and not result.get("adminAccess"):
-                in_use.setdefault(object_key(claim), []).append(result["device"])
+        for device, _ in held_devices(claim):
+            if (device.driver, device.pool) in pools:
+                in_use.setdefault(object_key(claim), []).append(device.device)
     return in_use
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import AllocationError
+from dra_sdk.tools.scheduling.allocator import AllocationError, DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results
 from dra_sdk.tools.scheduling.cluster.pod_requirements import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
@@ -166,7 +166,7 @@ def _allocated_devices(results: Sequence[JSON]) -> tuple[AllocatedDevice, ...]:
     return tuple(
         AllocatedDevice(
             result["request"],
-            f"{result['driver']}/{result['pool']}/{result['device']}",
+            str(DeviceId.of(result)),
             bool(result.get("adminAccess")),
             result.get("consumedCapacity"),
         )

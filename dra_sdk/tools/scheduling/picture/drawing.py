@@ -133,7 +133,7 @@ def device_html(device: DeviceTile, drawing: Drawing) -> Html:
         tag("small", _facts(device)) if full and _facts(device) else None,
         *[drawing.chip(use.claim, f"{display_name(use.claim)}{_admin_suffix(use)}") for use in device.uses],
         *([bar_html(bar, drawing) for bar in capacity_bars(device)] if device.shared else []),
-        *[tag("span", text if full else text.rpartition(":")[0], class_="taint") for text in device_problems(device)],
+        *[tag("span", text if full else text.rpartition(":")[0], class_="taint") for text in device.problems],
         **attributes,
     )
 
@@ -148,15 +148,10 @@ def _device_attributes(device: DeviceTile, drawing: Drawing) -> dict[str, Any]:
     """Return class, colour, claim and tooltip of a device's element."""
     first = next(iter([*device.holders, *device.uses]), None)
     names = ["tile", "used" if device.holders else "admin" if first else "free", drawing.shape(device.id[0])]
-    names += ["tainted"] if device_problems(device) else []
+    names += ["tainted"] if device.problems else []
     names += ["shared"] if device.shared else []
     colored = drawing.colored(first.claim) if first else {}
     return {"class_": " ".join(names), "title": device_tooltip(device), **colored}
-
-
-def device_problems(device: DeviceTile) -> list[str]:
-    """Return why a device may not be available although no claim holds it."""
-    return [f"taint {taint}" for taint in device.taints] + ([device.note] if device.note else [])
 
 
 def capacity_bars(device: DeviceTile) -> list[AmountBar]:
@@ -174,7 +169,7 @@ def device_tooltip(device: DeviceTile) -> str:
         f"used by claim {display_name(use.claim)}, request {use.request}{_admin_suffix(use)}" for use in device.uses
     ]
     lines += ["free"] if not device.uses else []
-    lines += device_problems(device)
+    lines += device.problems
     lines += [f"{name}: {format_value(value)}" for name, value in device.attributes.items()]
     lines += [f"{name}: {value}" for name, value in device.capacity.items()]
     return "\n".join(lines)
@@ -182,7 +177,7 @@ def device_tooltip(device: DeviceTile) -> str:
 
 def _device_in_short(device: DeviceTile) -> str:
     users = ", ".join(f"{display_name(use.claim)}{_admin_suffix(use)}" for use in device.uses)
-    return "; ".join([f"{device.name}: {users or 'free'}", *device_problems(device)])
+    return "; ".join([f"{device.name}: {users or 'free'}", *device.problems])
 
 
 def _admin_suffix(use: DeviceUse) -> str:
@@ -191,8 +186,7 @@ def _admin_suffix(use: DeviceUse) -> str:
 
 def _facts(device: DeviceTile) -> str:
     """Return the model and the memory, or what comes closest."""
-    named = {name.rpartition("/")[2]: value for name, value in device.attributes.items()}
-    model = next((str(named[attribute]) for attribute in _MODEL_ATTRIBUTES if named.get(attribute)), "")
+    model = str(device.attribute(*_MODEL_ATTRIBUTES) or "")
     memory = next((str(value) for name, value in device.capacity.items() if name.rpartition("/")[2] == "memory"), "")
     # The bars of a shared device show its memory.
     return " · ".join(_shortened(fact) for fact in (model, "" if device.shared else memory) if fact)
@@ -254,8 +248,7 @@ def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html
 
 
 def _counter_set_title(item: PartitionedDevice) -> str:
-    owner = f"{item.counter_set.driver}/{item.counter_set.pool}"
-    return f"{owner}, counter set {item.name}: {len(item.tiles)} devices share it"
+    return f"{'/'.join(item.pool)}, counter set {item.name}: {len(item.tiles)} devices share it"
 
 
 def _possible_partitions(item: PartitionedDevice) -> Iterator[Html]:
@@ -273,16 +266,14 @@ def _more_bars(bars: Sequence[AmountBar], drawing: Drawing) -> Html:
 
 
 def _strip_html(strip: SlotStrip, drawing: Drawing) -> Html:
-    used = sum(1 for cell in strip.cells if cell)
-    short = tag("small", f"{used} of {len(strip.cells)} slots used")
+    short = tag("small", f"{strip.used} of {len(strip.cells)} slots used")
     return tag("div", short, _strip_cells(strip, drawing), class_="bar")
 
 
 def _strip_cells(strip: SlotStrip, drawing: Drawing) -> Html:
     """Return the slots; neighbours that one claim holds are one element, and free ones are the background."""
-    used = sum(1 for cell in strip.cells if cell)
-    label = f"{strip.name}: {used} of {len(strip.cells)} used"
     count = len(strip.cells)
+    label = f"{strip.name}: {strip.used} of {count} used"
     runs, at = [], 0
     for claim, cells in groupby(strip.cells):
         length = sum(1 for _ in cells)

@@ -227,7 +227,7 @@ def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problem
 
 
 def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing, *, nested: bool = False) -> Html:
-    pools = [_pool_html(list(group), node, drawing) for _, group in groupby(frame.items, key=_pool_of)]
+    pools = [_pool_html(list(group), node, drawing) for _, group in groupby(frame.items, key=lambda item: item.pool)]
     about = f"{frame.title} of {node}"
     if nested and drawing.size is DrawingSize.SMALL:
         return tag("div", *pools, class_="frame", role="group", aria_label=about, title=about)
@@ -236,12 +236,8 @@ def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing, *, nested: b
     return tag("fieldset", tag("legend", frame.title), inner, title=about) if frame.title else inner
 
 
-def _pool_of(item: SceneItem) -> tuple[str, str]:
-    return (item.counter_set.driver, item.counter_set.pool) if isinstance(item, PartitionedDevice) else item.id[:2]
-
-
 def _pool_html(items: Sequence[SceneItem], node: str, drawing: Drawing) -> Html:
-    driver, pool = _pool_of(items[0])
+    driver, pool = items[0].pool
     drawn = [
         partitioned_device_html(item, drawing) if isinstance(item, PartitionedDevice) else device_html(item, drawing)
         for item in items

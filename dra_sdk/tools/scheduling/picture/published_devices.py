@@ -17,14 +17,19 @@ from typing import Any
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.tools.scheduling.allocator import Inventory
+from dra_sdk.tools.scheduling.allocator import DeviceId, Inventory
+from dra_sdk.tools.scheduling.allocator.devices import PoolId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.scheduling.cluster.fragmentation import slot_groups
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    ObjectKey,
+    device_entries,
+    newest_generation,
+    object_key,
+    slices_by_pool,
+)
 from dra_sdk.tools.scheduling.device_taints import taint_text
 
-DeviceId = tuple[str, str, str]
-"""Driver, pool and device."""
 NO_SINGLE_NODE = ""
 """The node of devices that several nodes can use."""
 
@@ -49,7 +54,7 @@ class DeviceUse:
 class DeviceTile:
     """A device.
 
-    id: driver, pool and device.
+    id: its driver, pool and name.
     node: the node that it is on; empty if several nodes can use it.
     accessible_from: which nodes can use it, as text; empty if it is on a node.
     attributes: its attributes.
@@ -78,13 +83,28 @@ class DeviceTile:
         return self.id[2]
 
     @property
+    def pool(self) -> PoolId:
+        """Driver and pool."""
+        return self.id[:2]
+
+    @property
+    def problems(self) -> list[str]:
+        """Its taints, and what is wrong with its pool: what keeps claims away although no claim holds it."""
+        return [f"taint {taint}" for taint in self.taints] + ([self.note] if self.note else [])
+
+    def attribute(self, *names: str) -> Any:
+        """Return the first of these attributes, by names without domain, that has a value; None if none has."""
+        named = {name.rpartition("/")[2]: value for name, value in self.attributes.items()}
+        return next((named[name] for name in names if named.get(name)), None)
+
+    @property
     def holders(self) -> list[DeviceUse]:
         """The uses without admin access, which exclude other claims."""
         return [use for use in self.uses if not use.admin]
 
 
 @dataclass(frozen=True, slots=True)
-class CounterSet:
+class PoolCounterSet:
     """Counters that the devices of a pool share.
 
     driver: the driver of the pool.
@@ -108,19 +128,20 @@ class PublishedDevices:
     """
 
     tiles: tuple[DeviceTile, ...]
-    counter_sets: tuple[CounterSet, ...]
+    counter_sets: tuple[PoolCounterSet, ...]
 
 
 def published_devices(inventory: Inventory, claims: Iterable[JSON]) -> PublishedDevices:
     """Return what is published, with the taints of rules, and what allocated claims use."""
     uses = _uses_by_device(claims)
-    current = _newest_generation(pool_slice.json for pool_slice in inventory.slices)
+    pools = slices_by_pool(pool_slice.json for pool_slice in inventory.slices)
+    current = [raw_slice for slices in pools.values() for raw_slice in newest_generation(slices)]
     notes = {
         (problem.driver, problem.pool): f"{problem.kind} pool: {problem.reason}"
         for problem in inventory.problems
         if problem.kind != "obsolete"
     }
-    tiles = [tile for raw_slice in current for tile in _device_tiles(raw_slice["spec"], uses, notes)]
+    tiles = [tile for raw_slice in current for tile in _device_tiles(raw_slice, uses, notes)]
     counter_sets = chain.from_iterable(_counter_sets(raw_slice["spec"]) for raw_slice in current)
     return PublishedDevices(tuple(tiles), tuple(counter_sets))
 
@@ -131,36 +152,17 @@ def _uses_by_device(claims: Iterable[JSON]) -> dict[DeviceId, list[DeviceUse]]:
         for result in claim_results(claim):
             consumed = {name: Quantity(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
             use = DeviceUse(object_key(claim), result["request"], bool(result.get("adminAccess")), consumed)
-            uses.setdefault((result["driver"], result["pool"], result["device"]), []).append(use)
+            uses.setdefault(DeviceId.of(result), []).append(use)
     return uses
 
 
-def _newest_generation(slices: Iterable[JSON]) -> list[JSON]:
-    """Return the slices of the newest generation of each pool."""
-    by_pool: dict[tuple[str, str], list[JSON]] = {}
-    for raw_slice in slices:
-        by_pool.setdefault(_pool_id(raw_slice["spec"]), []).append(raw_slice)
-    newest = {name: max(map(_generation, group)) for name, group in by_pool.items()}
-    return [
-        raw_slice for name, group in by_pool.items() for raw_slice in group if _generation(raw_slice) == newest[name]
-    ]
-
-
-def _generation(raw_slice: JSON) -> int:
-    return int(raw_slice["spec"]["pool"]["generation"])
-
-
-def _pool_id(spec: JSON) -> tuple[str, str]:
-    return spec["driver"], spec["pool"]["name"]
-
-
 def _device_tiles(
-    spec: JSON, uses: Mapping[DeviceId, list[DeviceUse]], notes: Mapping[tuple[str, str], str]
+    raw_slice: JSON, uses: Mapping[DeviceId, list[DeviceUse]], notes: Mapping[PoolId, str]
 ) -> Iterator[DeviceTile]:
     """Yield the devices of a slice."""
-    for device in spec.get("devices") or ():
+    spec = raw_slice["spec"]
+    for device_id, device in device_entries(raw_slice).items():
         selection = device if spec.get("perDeviceNodeSelection") else spec
-        device_id = (*_pool_id(spec), device["name"])
         yield DeviceTile(
             device_id,
             selection.get("nodeName") or NO_SINGLE_NODE,
@@ -171,7 +173,7 @@ def _device_tiles(
             tuple(map(taint_text, device.get("taints") or ())),
             _consumed_counters(device),
             tuple(uses.get(device_id, ())),
-            notes.get(_pool_id(spec), ""),
+            notes.get(device_id[:2], ""),
         )
 
 
@@ -200,11 +202,11 @@ def _consumed_counters(device: JSON) -> dict[tuple[str, str], Quantity]:
     }
 
 
-def _counter_sets(spec: JSON) -> Iterator[CounterSet]:
+def _counter_sets(spec: JSON) -> Iterator[PoolCounterSet]:
     """Yield the counter sets of a slice."""
     for counter_set in spec.get("sharedCounters") or ():
         counters = {name: Quantity(counter["value"]) for name, counter in counter_set["counters"].items()}
-        yield CounterSet(*_pool_id(spec), counter_set["name"], counters)
+        yield PoolCounterSet(spec["driver"], spec["pool"]["name"], counter_set["name"], counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,11 @@ class SlotStrip:
     name: str
     cells: tuple[ObjectKey | None, ...]
 
+    @property
+    def used(self) -> int:
+        """How many slots claims hold."""
+        return sum(cell is not None for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDevice:
@@ -258,7 +265,7 @@ class PartitionedDevice:
     tiles: all its partitions.
     """
 
-    counter_set: CounterSet
+    counter_set: PoolCounterSet
     used: tuple[DeviceTile, ...]
     strips: tuple[SlotStrip, ...]
     bars: tuple[AmountBar, ...]
@@ -266,12 +273,17 @@ class PartitionedDevice:
     tiles: tuple[DeviceTile, ...]
 
     @property
+    def pool(self) -> PoolId:
+        """Driver and pool."""
+        return self.counter_set.driver, self.counter_set.pool
+
+    @property
     def name(self) -> str:
         """The name of the counter set, without the word that says that it is one."""
         return self.counter_set.name.removesuffix("-counter-set")
 
 
-def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
+def partitioned_device(counters: PoolCounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
     """Return a counter set with its devices; `tiles` are all devices that consume from it."""
     used = tuple(tile for tile in tiles if tile.uses)
     bars = [_amount_bar(counters.name, name, total, used) for name, total in counters.counters.items()]
@@ -289,9 +301,7 @@ def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> Par
 
 def partition_kind(tile: DeviceTile) -> str:
     """Return the name of a partition's size or profile."""
-    named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
-    found = next((named[name] for name in ("profile", "partitionProfile", "type") if named.get(name)), None)
-    return str(found) if found is not None else re.sub(r"[-_]?\d+$", "", tile.name)
+    return str(tile.attribute("profile", "partitionProfile", "type") or re.sub(r"[-_]?\d+$", "", tile.name))
 
 
 def _amount_bar(counter_set: str, name: str, total: Quantity, used: Iterable[DeviceTile]) -> AmountBar:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from dra_sdk.hardware.naming import natural_order
-from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers
 from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, hardware_pieces
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 from dra_sdk.tools.scheduling.picture.published_devices import (
     NO_SINGLE_NODE,
-    CounterSet,
-    DeviceId,
     DeviceTile,
     PartitionedDevice,
+    PoolCounterSet,
     PublishedDevices,
     partitioned_device,
     published_devices,
 )
 
-_NUMA_ATTRIBUTES: Final = ("numaNode", "numaNodeID", "numa")
-_PCIE_ROOT_ATTRIBUTES: Final = ("pcieRoot",)
+_ALIGNMENTS: Final = ((("numaNode", "numaNodeID", "numa"), "NUMA node {}"), (("pcieRoot",), "{}"))
+"""The attributes by which devices are aligned, and the titles of the frames; the first attribute is the outer one."""
 _Item = TypeVar("_Item")
+_CounterSetKey = tuple[str, str, str]
+"""Driver, pool and counter set."""
 SceneItem = DeviceTile | PartitionedDevice
 
 
@@ -157,40 +157,34 @@ def build_scene(
 
 
 def _card(
-    name: str, tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet], pods: tuple[ObjectKey, ...] = ()
+    name: str,
+    tiles: Sequence[DeviceTile],
+    sets: Mapping[_CounterSetKey, PoolCounterSet],
+    pods: tuple[ObjectKey, ...] = (),
 ) -> NodeCard:
-    return NodeCard(name, True, _alignment_frame(tiles, sets), tuple(tiles), pods)
+    return NodeCard(name, True, _alignment_frame("", _scene_items(tiles, sets), _ALIGNMENTS), tuple(tiles), pods)
 
 
-def _alignment_frame(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet]) -> AlignmentFrame:
-    """Return the devices of a node in frames: NUMA nodes, and PCIe roots inside them."""
-    items = _scene_items(tiles, sets)
-    frames, rest = _split_by_attribute(items, _NUMA_ATTRIBUTES, "NUMA node {}")
-    filled = []
-    for title, inside in frames:
-        below, loose = _split_by_attribute(inside, _PCIE_ROOT_ATTRIBUTES, "{}")
-        filled.append(
-            AlignmentFrame(title, tuple(loose), tuple(AlignmentFrame(root, tuple(group)) for root, group in below))
-        )
-    below, loose = _split_by_attribute(rest, _PCIE_ROOT_ATTRIBUTES, "{}")
-    return AlignmentFrame("", tuple(loose), (*filled, *(AlignmentFrame(root, tuple(group)) for root, group in below)))
+def _alignment_frame(
+    title: str, items: Sequence[SceneItem], alignments: Sequence[tuple[Sequence[str], str]]
+) -> AlignmentFrame:
+    """Return devices in frames for these alignments, the frames for later ones also inside those for earlier ones."""
+    frames: list[AlignmentFrame] = []
+    for index, (names, name) in enumerate(alignments, 1):
+        groups, items = _split_by_attribute(items, names, name)
+        frames += [_alignment_frame(value, group, alignments[index:]) for value, group in groups]
+    return AlignmentFrame(title, tuple(items), tuple(frames))
 
 
-def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet]) -> list[SceneItem]:
+def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[_CounterSetKey, PoolCounterSet]) -> list[SceneItem]:
     """Return counter sets, each with the devices that consume from it, and the other devices, in their order."""
-    consuming: dict[DeviceId, list[DeviceTile]] = {}
-    order: list[DeviceTile | DeviceId] = []
-    for tile in tiles:
-        names = ((*tile.id[:2], name) for name, _ in tile.counters)
-        key = next((name for name in names if name in sets), None)
-        if key is None:
-            order.append(tile)
-        elif key in consuming:
-            consuming[key].append(tile)
-        else:
-            consuming[key] = [tile]
-            order.append(key)
-    return [item if isinstance(item, DeviceTile) else partitioned_device(sets[item], consuming[item]) for item in order]
+    groups = _grouped(tiles, lambda tile: _counter_set_of(tile, sets) or id(tile))
+    return [partitioned_device(sets[key], group) if key in sets else group[0] for key, group in groups]
+
+
+def _counter_set_of(tile: DeviceTile, sets: Collection[_CounterSetKey]) -> _CounterSetKey | None:
+    keys = ((*tile.pool, name) for name, _ in tile.counters)
+    return next((key for key in keys if key in sets), None)
 
 
 def _split_by_attribute(
@@ -231,8 +225,7 @@ def _claim_rows(snapshot: Snapshot, published: PublishedDevices) -> tuple[ClaimR
         for use in tile.uses:
             devices.setdefault(use.claim, []).append((use.request, tile))
     rows = ((claim, object_key(claim)) for claim in snapshot.claims if object_key(claim) in devices)
-    return tuple(ClaimRow(key, at, _consumer_names(claim), tuple(devices[key])) for at, (claim, key) in enumerate(rows))
-
-
-def _consumer_names(claim: JSON) -> tuple[str, ...]:
-    return tuple(consumer["name"] for consumer in claim_consumers(claim))
+    return tuple(
+        ClaimRow(key, color, tuple(consumer["name"] for consumer in claim_consumers(claim)), tuple(devices[key]))
+        for color, (claim, key) in enumerate(rows)
+    )

@@ -70,7 +70,7 @@ def hardware_totals(cards: Iterable[NodeCard], pieces: Iterable[Piece]) -> list[
         if own := [tiles[tile_id] for tile_id in ids if tile_id in tiles]:
             tile = whole_device(own)
             kind = hardware_kind(tile)
-            totals.setdefault(kind, HardwareTotal(kind)).add(piece, available=not tile_problems(tile))
+            totals.setdefault(kind, HardwareTotal(kind)).add(piece, available=not tile.problems)
     return list(totals.values())
 
 
@@ -99,7 +99,7 @@ def card_problems(card: NodeCard) -> list[str]:
     """Return what is wrong with a node's hardware, each once, with the devices that it concerns."""
     names_by_problem: dict[str, list[str]] = {}
     for item in frame_items(card.frame):
-        for problem in tile_problems(_whole_of(item)):
+        for problem in _whole_of(item).problems:
             names_by_problem.setdefault(problem, []).append(item.name)
     problems = [f"{', '.join(names)}: {problem}" for problem, names in names_by_problem.items()]
     return problems if card.is_known or not card.tiles else ["there is no such node", *problems]
@@ -114,18 +114,12 @@ def frame_items(frame: AlignmentFrame) -> Iterator[SceneItem]:
 
 def hardware_kind(tile: DeviceTile) -> str:
     """Return the model of a device, or its type, or its driver."""
-    named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
-    return str(next((named[attribute] for attribute in _KIND_ATTRIBUTES if named.get(attribute)), tile.id[0]))
+    return str(tile.attribute(*_KIND_ATTRIBUTES) or tile.id.driver)
 
 
 def whole_device(tiles: Sequence[DeviceTile]) -> DeviceTile:
     """Of the devices of a piece, the one that consumes most of the counters: the whole of it if that is published."""
     return max(tiles, key=lambda tile: sum(amount.value for amount in tile.counters.values()))
-
-
-def tile_problems(tile: DeviceTile) -> list[str]:
-    """Return the taints of a device, and what is wrong with its pool: what keeps claims away."""
-    return [f"taint {taint}" for taint in tile.taints] + ([tile.note] if tile.note else [])
 
 
 def _hardware(card: NodeCard) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster import DeviceTaintSelector, WhatIfError, schedule
+from dra_sdk.tools.scheduling.cluster import DeviceTarget, WhatIfError, schedule
 from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node
 from dra_sdk.tools.scheduling.cluster.what_if import replaced
 from tests.tools.scheduling.cluster.objects import DRIVER, claim, cluster, gpus, node, nodes_of, obj, pod, template
@@ -40,27 +40,27 @@ def test_broken_hardware_is_lost_with_its_partitions():
     devices = [part("gpu-0", "gpu-0"), part("half-0", "gpu-0"), part("gpu-1", bus="0000:01:00.0")]
     devices += [part("vfio-1", bus="0000:01:00.0"), part("gpu-2", "gpu-2", "0000:02:00.0")]
     snapshot = cluster(node("a"), gpus("a", devices=devices), gpus("b", "gpu-0"))
-    assert device_names(lose_hardware(snapshot, DeviceTaintSelector(DRIVER, "a", "half-0"))) == [
+    assert device_names(lose_hardware(snapshot, DeviceTarget(DRIVER, "a", "half-0"))) == [
         "gpu-1",
         "vfio-1",
         "gpu-2",
         "gpu-0",
     ]
-    assert device_names(lose_hardware(snapshot, DeviceTaintSelector(DRIVER, "a", "gpu-1"))) == [
+    assert device_names(lose_hardware(snapshot, DeviceTarget(DRIVER, "a", "gpu-1"))) == [
         "gpu-0",
         "half-0",
         "gpu-2",
         "gpu-0",
     ]
-    assert device_names(lose_hardware(snapshot, DeviceTaintSelector(DRIVER))) == []
+    assert device_names(lose_hardware(snapshot, DeviceTarget(DRIVER))) == []
     with pytest.raises(WhatIfError, match=f"there is no device {DRIVER}/a/gpu-9"):
-        lose_hardware(snapshot, DeviceTaintSelector(DRIVER, "a", "gpu-9"))
+        lose_hardware(snapshot, DeviceTarget(DRIVER, "a", "gpu-9"))
 
 
 def test_pods_and_claims_with_broken_hardware_start_again():
     objects = (node("a"), gpus("a", "gpu-0", "gpu-1", "gpu-2"), claim("c"), claim("unused"))
     outcome = schedule(cluster(*objects, pod("p", claims=["c"]), pod("q")))
-    changed = lose_hardware(outcome.snapshot, DeviceTaintSelector(DRIVER, "a", "gpu-0"))
+    changed = lose_hardware(outcome.snapshot, DeviceTarget(DRIVER, "a", "gpu-0"))
     assert "nodeName" not in changed.pods_by_key["default", "p"]["spec"]
     assert changed.pods_by_key["default", "q"]["spec"]["nodeName"] == "a"
     after = schedule(changed)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.cluster import (
-    DeviceTaintSelector,
+    DeviceTarget,
     PlacementState,
     add_taint,
     compare_outcomes,
@@ -39,7 +39,7 @@ def test_a_pod_that_moves_and_a_claim_that_loses_its_devices():
 
 def test_an_evicted_pod_says_why():
     taint = {"key": "broken", "effect": "NoExecute"}
-    after = schedule(add_taint(BEFORE.snapshot, DeviceTaintSelector(DRIVER, "node-a"), taint))
+    after = schedule(add_taint(BEFORE.snapshot, DeviceTarget(DRIVER, "node-a"), taint))
     (change,) = compare_outcomes(BEFORE, after)
     assert change.evicted == f"device {DRIVER}/node-a/gpu-0 has taint broken:NoExecute"
     assert change.before == PlacementState("node-a", {"gpu": (f"{DRIVER}/node-a/gpu-0",)})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import (
-    DeviceTaintSelector,
+    DeviceTarget,
     NodeTemplate,
     WhatIfError,
     add_nodes,
@@ -144,10 +144,10 @@ SNAPSHOT = cluster(
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (DeviceTaintSelector(DRIVER), ["node-a/gpu-0", "node-a/gpu-1", "node-b/gpu-0"]),
-        (DeviceTaintSelector(DRIVER, "node-a"), ["node-a/gpu-0", "node-a/gpu-1"]),
-        (DeviceTaintSelector(DRIVER, "node-a", "gpu-1"), ["node-a/gpu-1"]),
-        (DeviceTaintSelector(DRIVER, None, "gpu-0"), ["node-a/gpu-0", "node-b/gpu-0"]),
+        (DeviceTarget(DRIVER), ["node-a/gpu-0", "node-a/gpu-1", "node-b/gpu-0"]),
+        (DeviceTarget(DRIVER, "node-a"), ["node-a/gpu-0", "node-a/gpu-1"]),
+        (DeviceTarget(DRIVER, "node-a", "gpu-1"), ["node-a/gpu-1"]),
+        (DeviceTarget(DRIVER, None, "gpu-0"), ["node-a/gpu-0", "node-b/gpu-0"]),
     ],
 )
 def test_devices_are_tainted(target, expected):
@@ -156,7 +156,7 @@ def test_devices_are_tainted(target, expected):
 
 
 def test_a_taint_replaces_one_with_the_same_key_and_effect():
-    target = DeviceTaintSelector(DRIVER, "node-a", "gpu-0")
+    target = DeviceTarget(DRIVER, "node-a", "gpu-0")
     once = add_taint(SNAPSHOT, target, TAINT | {"value": "1"})
     twice = add_taint(once, target, TAINT | {"value": "2"})
     assert twice.slices[0]["spec"]["devices"][0]["taints"] == [TAINT | {"value": "2"}]
@@ -165,10 +165,10 @@ def test_a_taint_replaces_one_with_the_same_key_and_effect():
 
 def test_a_taint_needs_a_device_and_the_feature():
     with pytest.raises(WhatIfError, match=f"there is no device {DRIVER}/node-c/\\*"):
-        add_taint(SNAPSHOT, DeviceTaintSelector(DRIVER, "node-c"), TAINT)
+        add_taint(SNAPSHOT, DeviceTarget(DRIVER, "node-c"), TAINT)
     old = cluster(*SNAPSHOT.slices, profile=ServerProfile.of("1.35"))
     with pytest.raises(WhatIfError, match=r"feature gate DRADeviceTaints is off in Kubernetes 1\.35"):
-        add_taint(old, DeviceTaintSelector(DRIVER), TAINT)
+        add_taint(old, DeviceTarget(DRIVER), TAINT)
 
 
 def test_a_drained_node_is_cordoned_and_its_pods_are_rescheduled():

@@ -9,7 +9,6 @@ from dra_sdk.tools.scheduling.picture.drawing import (
     bar_html,
     capacity_bars,
     device_html,
-    device_problems,
     device_tooltip,
     escaped,
     join,
@@ -121,7 +120,7 @@ def test_the_tooltip_has_all_details():
     ]  # fmt: skip
     free = build_scene(cluster(gpus("n1", 1))).tiles[0]
     assert device_tooltip(free).splitlines()[1] == "free"
-    assert device_problems(free) == []
+    assert free.problems == []
 
 
 def test_a_small_device_has_a_text_for_screen_readers():
