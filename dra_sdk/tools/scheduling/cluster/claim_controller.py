@@ -5,7 +5,7 @@ Source: controller/resourceclaim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,8 +43,8 @@ def owner_uids(claim: JSON) -> set[Any]:
 
 def claim_allocation(claim: JSON) -> JSON | None:
     """Return `status.allocation`, None if the claim is not allocated."""
-    found: JSON | None = (claim.get("status") or {}).get("allocation")
-    return found
+    allocation: JSON | None = (claim.get("status") or {}).get("allocation")
+    return allocation
 
 
 def claim_results(claim: JSON) -> list[JSON]:
@@ -120,29 +120,28 @@ def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JS
     if template is None:
         return None
     base = claim_name_base(pod.metadata.name, entry.name)
-    name = generated_name(base, namespace, pod.metadata.uid, entry.name)
-    template_metadata = template["spec"].get("metadata") or {}
-    metadata: JSON = {
+    metadata = template["spec"].get("metadata") or {}
+    annotations = {**(metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name}
+    claim = claim_made_for(pod, base, annotations, template["spec"].get("spec") or {}, entry.name)
+    if metadata.get("labels"):
+        claim["metadata"]["labels"] = metadata["labels"]
+    return claim
+
+
+def claim_made_for(pod: Pod, base: str, annotations: Mapping[str, str], spec: JSON, *reasons: str) -> JSON:
+    """Return a new claim that belongs to a pod; its name begins with `base` and depends on the pod and `reasons`."""
+    namespace, uid = pod.metadata.namespace, pod.metadata.uid
+    name = generated_name(base, namespace, uid, *reasons)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": uid, "controller": True}
+    metadata = {
         "name": name,
         "generateName": base,
         "namespace": namespace,
-        "uid": generated_uid("ResourceClaim", (namespace, name), pod.metadata.uid),
-        "annotations": {**(template_metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name},
-        "ownerReferences": [owner_reference(pod)],
+        "uid": generated_uid("ResourceClaim", (namespace, name), uid),
+        "annotations": annotations,
+        "ownerReferences": [owner],
     }
-    if template_metadata.get("labels"):
-        metadata["labels"] = template_metadata["labels"]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": metadata,
-        "spec": template["spec"].get("spec") or {},
-    }
-
-
-def owner_reference(pod: Pod) -> JSON:
-    """Return the owner reference that makes a claim the pod's own."""
-    return {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid, "controller": True}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
 
 
 def pod_consumer(pod: Pod) -> JSON:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import AllocatedState
+from dra_sdk.tools.scheduling.allocator import AllocatedState, Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     FINALIZER,
     claim_allocation,
     claim_consumers,
     deallocated,
+    is_finished,
     pod_consumer,
     used_claims,
     with_generated_claims,
@@ -19,8 +21,14 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_status,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
-from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
-from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, ResourceAmounts, pod_requests
+from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
+from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit, NodePair
+from dra_sdk.tools.scheduling.cluster.pod_requirements import (
+    PodRequirements,
+    ResourceAmounts,
+    pod_requests,
+    requirements_of,
+)
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 
 
@@ -40,6 +48,8 @@ class RunningPod:
 class ClusterState:
     """Starts as a snapshot and records every change; `snapshot` returns the result.
 
+    features: what the scheduler can do.
+    nodes: the nodes by name.
     claims, pods: the objects by namespace and name.
     hypothetical: see `Snapshot.hypothetical`.
     allocated: the devices in use.
@@ -48,11 +58,15 @@ class ClusterState:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        self.features = SchedulerFeatures.of(snapshot.profile)
+        self.nodes: dict[str, NodePair] = {
+            obj["metadata"]["name"]: (Node.model_validate(obj), obj) for obj in snapshot.nodes
+        }
         self.claims = dict(snapshot.claims_by_key)
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
-        self.free_resources = FreeResources(Node.model_validate(node) for node in snapshot.nodes)
+        self.free_resources = FreeResources(node for node, _ in self.nodes.values())
         self._running: dict[str, dict[ObjectKey, RunningPod]] = {}
 
     def snapshot(self) -> Snapshot:
@@ -64,9 +78,24 @@ class ClusterState:
             hypothetical=self.hypothetical,
         )
 
-    def add_running_pod(self, pod: Pod) -> None:
-        """Add a pod that already runs on its node."""
-        self._run(pod.spec.node_name, RunningPod(pod, pod_requests(pod)))
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The devices."""
+        return Inventory(self._snapshot.slices, self.features, self._snapshot.rules)
+
+    @cached_property
+    def _classes_by_resource(self) -> dict[str, str]:
+        return classes_by_resource(self._snapshot.classes) if self.features.extended_resources else {}
+
+    def requirements_of(self, pod: Pod) -> PodRequirements:
+        """Return what a pod needs now; UnschedulableError if no node could ever meet it."""
+        return requirements_of(pod, self.claims, self._snapshot.classes_by_name, self._classes_by_resource)
+
+    def add_running_pods(self, pods: Iterable[Pod]) -> None:
+        """Add those of the pods that already run on a node."""
+        for pod in pods:
+            if pod.spec.node_name and not is_finished(pod):
+                self._run(pod.spec.node_name, RunningPod(pod, pod_requests(pod)))
 
     def running_on(self, node: str) -> Collection[RunningPod]:
         """Return the pods on a node."""

@@ -31,6 +31,12 @@ class PartialObject(Object):
     model_config = ConfigDict(extra="ignore")
 
 
+class PartialTopLevel(TopLevel):
+    """The same for an object with metadata of its own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class Toleration(Object):
     """core/v1 Toleration."""
 
@@ -182,10 +188,8 @@ class PodStatus(PartialObject):
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
-class Pod(TopLevel):
+class Pod(PartialTopLevel):
     """core/v1 Pod."""
-
-    model_config = ConfigDict(extra="ignore")
 
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
@@ -211,16 +215,16 @@ def _spec_of(spec: JSON) -> PodSpec:
     """Return the model of a spec. Only the node and the affinity often differ between pods of a workload."""
     common = {name: value for name, value in spec.items() if name not in {"nodeName", "affinity"}}
     text = repr(common)
-    found = _known_specs.get(text)
-    if found is None:
+    known = _known_specs.get(text)
+    if known is None:
         if len(_known_specs) >= _MAX_SPECS:
             _known_specs.clear()
-        found = _known_specs[text] = PodSpec.model_validate(common)
+        known = _known_specs[text] = PodSpec.model_validate(common)
     own = {name: value for name, value in spec.items() if value is not None and name not in common}
     if not own:
-        return found
+        return known
     apart = PodSpec.model_validate(own)
-    return found.model_copy(update={name: getattr(apart, name) for name in apart.model_fields_set})
+    return known.model_copy(update={name: getattr(apart, name) for name in apart.model_fields_set})
 
 
 class Taint(PartialObject):
@@ -247,19 +251,15 @@ class NodeStatus(PartialObject):
     allocatable: dict[str, Amount] | None = None
 
 
-class Node(TopLevel):
+class Node(PartialTopLevel):
     """core/v1 Node."""
-
-    model_config = ConfigDict(extra="ignore")
 
     spec: NodeSpec = Field(default_factory=NodeSpec)
     status: NodeStatus = Field(default_factory=NodeStatus)
 
 
-class Namespace(TopLevel):
+class Namespace(PartialTopLevel):
     """core/v1 Namespace."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 def validate_core_object(value: TopLevel) -> list[Problem]:

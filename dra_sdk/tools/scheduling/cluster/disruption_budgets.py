@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from dra_sdk.tools.scheduling.cluster.claim_controller import is_finished
-from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, PartialTopLevel, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot
-from dra_sdk.wire.resource.metadata import TopLevel
 
 
 class LabelSelectorRequirement(PartialObject):
@@ -70,10 +69,8 @@ class PodDisruptionBudgetStatus(PartialObject):
     disrupted_pods: dict[str, Any] = Field(default_factory=dict)
 
 
-class PodDisruptionBudget(TopLevel):
+class PodDisruptionBudget(PartialTopLevel):
     """policy/v1 PodDisruptionBudget."""
-
-    model_config = ConfigDict(extra="ignore")
 
     spec: PodDisruptionBudgetSpec = Field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = Field(default_factory=PodDisruptionBudgetStatus)

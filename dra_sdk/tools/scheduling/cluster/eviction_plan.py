@@ -15,21 +15,19 @@ from itertools import combinations
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, DeviceId, Inventory, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_allocation,
     claim_consumers,
     claim_results,
-    is_finished,
     used_claims,
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, RunningPod, pod_key
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
-from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
 from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit, NodePair
-from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PlacementChange, SchedulingOutcome, compare_outcomes
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name
@@ -134,8 +132,6 @@ class _PlanSearch:
     state: ClusterState
     requirements: PodRequirements
     node_filter: NodeFilter
-    inventory: Inventory
-    nodes: Sequence[NodePair]
     max_trials: int
     trials: int = 0
     _holders: dict[tuple[str, str], dict[ObjectKey, RunningPod]] = field(default_factory=dict)
@@ -143,22 +139,14 @@ class _PlanSearch:
     @classmethod
     def of(cls, snapshot: Snapshot, key: ObjectKey, max_trials: int) -> _PlanSearch:
         """Prepare the search; NoRoomError if the pod can run on no node at all."""
-        features = SchedulerFeatures.of(snapshot.profile)
         state = ClusterState(snapshot)
-        inventory = Inventory(snapshot.slices, features, snapshot.rules)
-        allocator = Allocator(inventory, snapshot.classes_by_name, max_steps=_STEPS)
-        for obj in snapshot.pods:
-            if (pod := pod_of(obj)).spec.node_name and not is_finished(pod):
-                state.add_running_pod(pod)
-        resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
-        pod = pod_of(snapshot.pods_by_key[key])
+        state.add_running_pods(map(pod_of, snapshot.pods))
         try:
-            requirements = requirements_of(pod, state.claims, snapshot.classes_by_name, resources)
+            requirements = state.requirements_of(pod_of(snapshot.pods_by_key[key]))
         except (UnschedulableError, AllocationError) as error:
             raise NoRoomError(f"no evictions make room for pod {display_name(key)}: {error}") from error
-        node_filter = NodeFilter(allocator, state.allocated, state.free_resources)
-        nodes = [(Node.model_validate(obj), obj) for obj in snapshot.nodes]
-        search = cls(state, requirements, node_filter, inventory, nodes, max_trials)
+        allocator = Allocator(state.inventory, snapshot.classes_by_name, max_steps=_STEPS)
+        search = cls(state, requirements, NodeFilter(allocator, state.allocated, state.free_resources), max_trials)
         search._index_holders()
         return search
 
@@ -166,7 +154,7 @@ class _PlanSearch:
         """Return the node and the pods to evict, and whether there is certainly no smaller set."""
         best: tuple[str, Victims] | None = None
         candidates: list[tuple[NodePair, Victims]] = []
-        for pair in self.nodes:
+        for pair in self.state.nodes.values():
             evictable = self._evictable(pair)
             if self.trials >= self.max_trials:
                 return best, False
@@ -217,7 +205,7 @@ class _PlanSearch:
         node, obj = pair
         running = {pod_key(pod.pod): pod for pod in self.state.running_on(node.metadata.name)}
         try:
-            pools = [pool.id for pool in self.inventory.node_devices(obj).pools]
+            pools = [pool.id for pool in self.state.inventory.node_devices(obj).pools]
         except AllocationError:
             pools = []
         for pool in pools:
@@ -227,8 +215,8 @@ class _PlanSearch:
 
     def _index_holders(self) -> None:
         """Record which pods have devices of which pools."""
-        for node, _ in self.nodes:
-            for running in self.state.running_on(node.metadata.name):
+        for node in self.state.nodes:
+            for running in self.state.running_on(node):
                 for claim in used_claims(running.pod):
                     for result in claim_results(self.state.claims.get(claim, {})):
                         pool = result["driver"], result["pool"]
@@ -284,8 +272,7 @@ class _PlanSearch:
     def carried_out(self, node: str, victims: Victims) -> Snapshot:
         """Return the cluster with the pod on the node; the evicted pods wait."""
         self.state.evict(pod_key(victim.pod) for victim in victims)
-        pair = next(pair for pair in self.nodes if pair[0].metadata.name == node)
-        fit = self.node_filter.check(self.requirements, *pair)
+        fit = self.node_filter.check(self.requirements, *self.state.nodes[node])
         if not isinstance(fit, NodeFit):
             raise NoRoomError(f"pod {display_name(pod_key(self.requirements.pod))} does not fit on {node} after all")
         self.state.bind(self.requirements, fit)

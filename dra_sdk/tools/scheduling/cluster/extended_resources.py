@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION, owner_reference
+from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION, claim_made_for
 from dra_sdk.tools.scheduling.cluster.core_v1 import Container, Pod
-from dra_sdk.tools.scheduling.cluster.snapshot import generated_name, generated_uid
 
 IMPLICIT_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
@@ -59,20 +58,9 @@ def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSO
         classes |= {request.name: resources[resource] for request in of_resource}
         mappings += new_mappings
     requests.sort(key=lambda request: request.name)
+    spec = {"devices": {"requests": [_device_request(request, classes[request.name]) for request in requests]}}
     base = f"{pod.metadata.name}-extended-resources-"
-    namespace = pod.metadata.namespace
-    name = generated_name(base, namespace, pod.metadata.uid)
-    metadata = {
-        "name": name,
-        "generateName": base,
-        "namespace": namespace,
-        "uid": generated_uid("ResourceClaim", (namespace, name), pod.metadata.uid),
-        "annotations": {EXTENDED_CLAIM_ANNOTATION: "true"},
-        "ownerReferences": [owner_reference(pod)],
-    }
-    devices = {"requests": [_device_request(request, classes[request.name]) for request in requests]}
-    spec = {"devices": devices}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}, mappings
+    return claim_made_for(pod, base, {EXTENDED_CLAIM_ANNOTATION: "true"}, spec), mappings
 
 
 def _device_request(request: _ContainerRequest, class_name: str) -> JSON:

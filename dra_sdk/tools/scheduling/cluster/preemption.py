@@ -9,7 +9,7 @@ Source: scheduler plugin DefaultPreemption, package preemption (1.36, 1.37).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -59,13 +59,11 @@ class DefaultPreemption:
 
     state: the cluster.
     node_filter: says whether a pod fits on a node of this cluster.
-    nodes: the nodes, in the order in which they are tried.
     budgets: the disruption budgets.
     """
 
     state: ClusterState
     node_filter: NodeFilter
-    nodes: Mapping[str, NodePair]
     budgets: DisruptionBudgets
     _nominated: dict[ObjectKey, tuple[str, PodRequirements]] = field(default_factory=dict)
     _attempts: dict[ObjectKey, int] = field(default_factory=dict)
@@ -73,8 +71,7 @@ class DefaultPreemption:
 
     def nominated_node(self, pod: Pod) -> str | None:
         """Return the node for which a pod has evicted others, None if it has not."""
-        found = self._nominated.get(pod_key(pod))
-        return found[0] if found else None
+        return self._nominated.get(pod_key(pod), (None,))[0]
 
     def nominate(self, node: str, requirements: PodRequirements) -> None:
         """Keep room on the node for a pod that others were evicted for, also before this run."""
@@ -123,7 +120,7 @@ class DefaultPreemption:
 
     def _candidates(self, requirements: PodRequirements) -> list[_Candidate]:
         """Return nodes where evictions help; as kube-scheduler, not all of them in a large cluster."""
-        nodes = [pair for pair in self.nodes.values() if self._may_help(requirements, pair)]
+        nodes = [pair for pair in self.state.nodes.values() if self._may_help(requirements, pair)]
         enough = max(_MIN_CANDIDATES, len(nodes) * _CANDIDATE_SHARE // 100)
         candidates: list[_Candidate] = []
         for pair in nodes:

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from pydantic import ConfigDict
-
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.core_v1 import Int32
+from dra_sdk.tools.scheduling.cluster.core_v1 import Int32, PartialTopLevel
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.wire.resource.metadata import TopLevel
 
 PREEMPT: Final = "PreemptLowerPriority"
 """The default `preemptionPolicy`."""
@@ -25,10 +22,8 @@ SYSTEM_CLASSES: Final[Mapping[str, int]] = {
 """The classes of every cluster, and their priorities. Source: scheduling/v1."""
 
 
-class PriorityClass(TopLevel):
+class PriorityClass(PartialTopLevel):
     """scheduling.k8s.io/v1 PriorityClass."""
-
-    model_config = ConfigDict(extra="ignore")
 
     value: Int32 = 0
     global_default: bool = False

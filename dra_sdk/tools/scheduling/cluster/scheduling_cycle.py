@@ -22,9 +22,7 @@ from dra_sdk.tools.scheduling.allocator import (
     AllocatedState,
     AllocationError,
     Allocator,
-    Inventory,
     PoolProblem,
-    SchedulerFeatures,
     SearchLimitError,
 )
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
@@ -42,7 +40,6 @@ from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction, find_evictions
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
-from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
 from dra_sdk.tools.scheduling.cluster.node_filter import (
     UNSCHEDULABLE_TAINT,
     CandidateNodes,
@@ -53,7 +50,7 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     NodeRejection,
     required_node_names,
 )
-from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.preemption import DefaultPreemption
 from dra_sdk.tools.scheduling.cluster.priority_classes import with_priorities
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
@@ -93,7 +90,7 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     run.allocate_unused_claims()
     after = run.state.snapshot()
     placements = run.placements()
-    notes = (*simulation_notes(after, placements), *(_pool_note(problem) for problem in run.inventory.problems))
+    notes = (*simulation_notes(after, placements), *(_pool_note(problem) for problem in run.state.inventory.problems))
     evictions = {**evicted.pods, **evicted.hypothetical, **run.preempted}
     return SchedulingOutcome(after, placements, tuple(run.claim_outcomes()), evictions, notes, tuple(run.preemptions))
 
@@ -102,19 +99,18 @@ class _SchedulingRun:
     """One pass over all pods and claims of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, max_steps: int) -> None:
-        features = SchedulerFeatures.of(snapshot.profile)
-        self.state = ClusterState(snapshot)
-        self.inventory = Inventory(snapshot.slices, features, snapshot.rules)
-        share_id = partial(next, _share_ids(self.state.allocated))
-        classes = snapshot.classes_by_name
-        self._allocator = Allocator(self.inventory, classes, share_id=share_id, max_steps=max_steps)
-        self._node_filter = NodeFilter(self._allocator, self.state.allocated, self.state.free_resources)
-        self._classes = classes
-        self._resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
-        self._nodes = {obj["metadata"]["name"]: (Node.model_validate(obj), obj) for obj in snapshot.nodes}
+        self.state = state = ClusterState(snapshot)
+        self._allocator = Allocator(
+            state.inventory,
+            snapshot.classes_by_name,
+            share_id=partial(next, _share_ids(state.allocated)),
+            max_steps=max_steps,
+        )
+        self._node_filter = NodeFilter(self._allocator, state.allocated, state.free_resources)
+        self._nodes = state.nodes
         self._pods = [pod for obj in snapshot.pods if not is_finished(pod := pod_of(obj))]
         self._candidates: dict[str, CandidateNodes] = {}
-        self._preemption = DefaultPreemption(self.state, self._node_filter, self._nodes, DisruptionBudgets(snapshot))
+        self._preemption = DefaultPreemption(state, self._node_filter, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
         self.preempted: dict[ObjectKey, Eviction] = {}
         self._placed: dict[ObjectKey, PodPlacement] = {}
@@ -123,9 +119,7 @@ class _SchedulingRun:
     def schedule_pods(self, count: Count = no_count) -> None:
         """Find a node for every pod without one; they try again after claims were deallocated or pods evicted."""
         waiting = sorted((pod for pod in self._pods if not pod.spec.node_name), key=_queue_order)
-        for pod in self._pods:
-            if pod.spec.node_name:
-                self.state.add_running_pod(pod)
+        self.state.add_running_pods(self._pods)
         for pod in waiting:
             self._nominate(pod)
         while waiting:
@@ -190,8 +184,7 @@ class _SchedulingRun:
         """Keep room for a pod that the scheduler of a running cluster has nominated for a node."""
         if pod.status.nominated_node_name in self._nodes:
             with suppress(UnschedulableError):
-                requirements = requirements_of(pod, self.state.claims, self._classes, self._resources)
-                self._preemption.nominate(pod.status.nominated_node_name, requirements)
+                self._preemption.nominate(pod.status.nominated_node_name, self.state.requirements_of(pod))
 
     def _evict(self, preemptions: Sequence[Preemption]) -> list[Pod]:
         """Evict the victims of preemptions; return them as they wait for a node again."""
@@ -212,7 +205,7 @@ class _SchedulingRun:
 
     def _find_node(self, pod: Pod) -> tuple[NodeFit | None, str, PodRequirements | None]:
         try:
-            requirements = requirements_of(pod, self.state.claims, self._classes, self._resources)
+            requirements = self.state.requirements_of(pod)
             return *self._best_node(requirements), requirements
         except (UnschedulableError, AllocationError) as error:
             if isinstance(error, SearchLimitError):

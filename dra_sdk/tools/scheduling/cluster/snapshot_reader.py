@@ -27,6 +27,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     generated_uid,
     no_count,
     object_key,
+    value_at,
 )
 from dra_sdk.tools.scheduling.cluster.valid_shapes import ValidShapes
 from dra_sdk.tools.scheduling.cluster.workload_kinds import KindKey, WorkloadKinds, kind_key
@@ -159,7 +160,7 @@ class _LocatedObject:
 
     def _pointer(self, problem: Problem) -> str:
         match = _COLUMN.match(problem.detail)
-        text = _value_at(self.obj, split_path(problem.field))
+        text = value_at(self.obj, split_path(problem.field))
         if not match or not isinstance(text, str):
             return ""
         line, column = text.split("\n")[int(match[1]) - 1], int(match[2]) - 1
@@ -251,8 +252,8 @@ class _SnapshotReader:
     def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile), obj
-        if found := self._valid_shapes.stored(located.document, obj) if located.is_whole else None:
-            return [], found
+        if known := self._valid_shapes.stored(located.document, obj) if located.is_whole else None:
+            return [], known
         if kind in CORE_KINDS:
             return checked_core_object(obj, self.profile)[1], _with_spec(obj)
         problems = self._without_unknown_functions(
@@ -383,15 +384,3 @@ def _one_line(text: str, limit: int = _MAX_NAME_SHOWN) -> str:
     """Shorten text from a file to one line for messages."""
     text = text.replace("\n", "\\n")
     return text if len(text) <= limit else f"{text[:limit]}…"
-
-
-def _value_at(value: Any, tokens: Iterable[str | int]) -> Any:
-    """Return the value at a path, None if there is none."""
-    for token in tokens:
-        if isinstance(value, dict):
-            value = value.get(str(token))
-        elif isinstance(value, list) and isinstance(token, int) and token < len(value):
-            value = value[token]
-        else:
-            return None
-    return value

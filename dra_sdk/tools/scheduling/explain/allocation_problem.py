@@ -28,16 +28,12 @@ from dra_sdk.tools.scheduling.allocator import (
 from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, deallocated, is_finished
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, deallocated
+from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
-from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource, extended_resource_claim
-from dra_sdk.tools.scheduling.cluster.node_filter import FreeResources, device_independent_rejection, rejection_reason
-from dra_sdk.tools.scheduling.cluster.pod_requirements import (
-    PodRequirements,
-    UnschedulableError,
-    pod_requests,
-    requirements_of,
-)
+from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
+from dra_sdk.tools.scheduling.cluster.node_filter import device_independent_rejection, rejection_reason
+from dra_sdk.tools.scheduling.cluster.pod_requirements import UnschedulableError
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement, SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
 
@@ -166,11 +162,6 @@ def short_error(error: AllocationError) -> str:
     return re.sub(r"^claim [^ ,:]+[,:] ", "", text).replace("selector #", "selector ")
 
 
-def with_allocation(claim: JSON, allocation: JSON) -> JSON:
-    """Return the claim with this allocation."""
-    return claim | {"status": {**(claim.get("status") or {}), "allocation": allocation}}
-
-
 class ExplainError(DraError):
     """There is no such claim, pod or node."""
 
@@ -250,7 +241,7 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
     if placement.node is not None:
         return ExplainTarget(outcome, pod, placement, pod_claims)
     try:
-        requirements = _requirements_of(outcome.snapshot, pod)
+        requirements = ClusterState(outcome.snapshot).requirements_of(pod)
     except (UnschedulableError, AllocationError) as error:
         return ExplainTarget(outcome, pod, placement, pod_claims, str(error))
     extended = (
@@ -275,27 +266,13 @@ def _known_names(keys: Mapping[ObjectKey, object], wanted: ObjectKey, limit: int
     return (shortened(names, limit) or "none") + did_you_mean(elsewhere, names)
 
 
-def _requirements_of(snapshot: Snapshot, pod: Pod) -> PodRequirements:
-    features = SchedulerFeatures.of(snapshot.profile)
-    resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
-    return requirements_of(pod, snapshot.claims_by_key, snapshot.classes_by_name, resources)
-
-
 def _rejections(snapshot: Snapshot, pod: Pod, nodes: Sequence[JSON]) -> Iterator[tuple[str, str]]:
     """Yield the nodes that reject the pod even if all devices are free, and why."""
-    requirements, free_resources = _requirements_of(snapshot, pod), _free_resources(snapshot)
-    features = SchedulerFeatures.of(snapshot.profile)
-    for obj in nodes:
-        rejection = device_independent_rejection(requirements, Node.model_validate(obj), obj, free_resources, features)
+    state = ClusterState(snapshot)
+    state.add_running_pods(map(pod_of, snapshot.pods))
+    requirements = state.requirements_of(pod)
+    for name in (node["metadata"]["name"] for node in nodes):
+        pair = state.nodes[name]
+        rejection = device_independent_rejection(requirements, *pair, state.free_resources, state.features)
         if rejection is not None:
-            yield obj["metadata"]["name"], rejection.reason
-
-
-def _free_resources(snapshot: Snapshot) -> FreeResources:
-    """Return what the pods that have a node leave of each node."""
-    free_resources = FreeResources(Node.model_validate(obj) for obj in snapshot.nodes)
-    for obj in snapshot.pods:
-        pod = pod_of(obj)
-        if pod.spec.node_name and not is_finished(pod):
-            free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
-    return free_resources
+            yield name, rejection.reason

@@ -17,12 +17,12 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
+from dra_sdk.tools.scheduling.cluster.claim_controller import with_status
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key, value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
     AllocationProblem,
     short_error,
-    with_allocation,
 )
 from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
 from dra_sdk.tools.scheduling.explain.explanation import Conflict, FailedDevices, NodeReport, RequestReport
@@ -229,7 +229,8 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
             names = ", ".join(display_name(object_key(claim)) for claim in problem.claims[:-1])
             report = NodeReport(name, fits=False, rejection=rejection or f"no devices for claim {names}")
             return NodeInspection(node, report, problem)
-        allocated_now = map(with_allocation, problem.claims[:-1], other_claims.allocations)
+        pairs = zip(problem.claims[:-1], other_claims.allocations, strict=True)
+        allocated_now = (with_status(claim, allocation=allocation) for claim, allocation in pairs)
         single = problem.with_changes(
             claims=problem.claims[-1:], allocated_claims=(*problem.allocated_claims, *allocated_now)
         )
