@@ -6,7 +6,7 @@ The problem starts from the cluster as it is after everything else is scheduled.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
@@ -30,10 +30,10 @@ from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, deallocated
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
 from dra_sdk.tools.scheduling.cluster.node_filter import device_independent_rejection, rejection_reason
-from dra_sdk.tools.scheduling.cluster.pod_requirements import UnschedulableError
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement, SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
 
@@ -174,13 +174,17 @@ class ExplainTarget:
     pod: the pod; None for a claim that no pod uses.
     placement: where the pod runs.
     claims: the claims to explain, in the order of the pod.
-    unschedulable_reason: why no node can ever meet the requirements of the pod; empty if one may.
+    state: the cluster, for a pod that waits.
+    requirements: what such a pod needs.
+    unschedulable_reason: why no node can ever meet that; empty if one may.
     """
 
     outcome: SchedulingOutcome
     pod: Pod | None
     placement: PodPlacement | None
     claims: tuple[JSON, ...]
+    state: ClusterState | None = None
+    requirements: PodRequirements | None = None
     unschedulable_reason: str = ""
 
     @property
@@ -202,14 +206,15 @@ class ExplainTarget:
 
     def rejections(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
         """Return why nodes reject the pod even if all devices are free, by name of the node."""
-        if self.pod is None or (self.placement is not None and self.placement.node):
+        if self.pod is None or self.state is None:
             return {}
-        if self.unschedulable_reason:
-            reasons = {
-                node["metadata"]["name"]: rejection_reason(self.pod, Node.model_validate(node), node) for node in nodes
-            }
-        else:
-            reasons = dict(_rejections(self.snapshot, self.pod, nodes))
+        reasons: dict[str, str] = {}
+        for name in (node["metadata"]["name"] for node in nodes):
+            node, free = self.state.nodes[name], self.state.free_resources
+            if self.requirements is None:
+                reasons[name] = rejection_reason(self.pod, *node)
+            elif rejection := device_independent_rejection(self.requirements, *node, free, self.state.features):
+                reasons[name] = rejection.reason
         return {name: reason for name, reason in reasons.items() if reason}
 
 
@@ -223,10 +228,7 @@ def target_of_claim(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget
     placement = next((placement for placement in outcome.pods if key in placement.claims), None)
     if placement is None:
         return ExplainTarget(outcome, None, None, (claim,))
-    target = target_of_pod(outcome, placement.pod)
-    if any(object_key(pod_claim) == key for pod_claim in target.claims):
-        return target
-    return ExplainTarget(outcome, target.pod, placement, (claim,))
+    return target_of_pod(outcome, placement.pod)
 
 
 def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
@@ -240,14 +242,15 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
     pod_claims = tuple(claims[claim] for claim in placement.claims if claim in claims)
     if placement.node is not None:
         return ExplainTarget(outcome, pod, placement, pod_claims)
+    state = ClusterState(outcome.snapshot)
+    state.add_running_pods(map(pod_of, outcome.snapshot.pods))
     try:
-        requirements = ClusterState(outcome.snapshot).requirements_of(pod)
+        requirements = state.requirements_of(pod)
     except (UnschedulableError, AllocationError) as error:
-        return ExplainTarget(outcome, pod, placement, pod_claims, str(error))
-    extended = (
-        (extended_resource_claim(pod, requirements.extended_resources)[0],) if requirements.extended_resources else ()
-    )
-    return ExplainTarget(outcome, pod, placement, (*pod_claims, *extended))
+        return ExplainTarget(outcome, pod, placement, pod_claims, state, unschedulable_reason=str(error))
+    if requirements.extended_resources:
+        pod_claims = (*pod_claims, extended_resource_claim(pod, requirements.extended_resources)[0])
+    return ExplainTarget(outcome, pod, placement, pod_claims, state, requirements)
 
 
 def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:
@@ -264,15 +267,3 @@ def _known_names(keys: Mapping[ObjectKey, object], wanted: ObjectKey, limit: int
     names = [display_name(key) for key in keys]
     elsewhere = next((display_name(key) for key in keys if key[1] == wanted[1]), display_name(wanted))
     return (shortened(names, limit) or "none") + did_you_mean(elsewhere, names)
-
-
-def _rejections(snapshot: Snapshot, pod: Pod, nodes: Sequence[JSON]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that reject the pod even if all devices are free, and why."""
-    state = ClusterState(snapshot)
-    state.add_running_pods(map(pod_of, snapshot.pods))
-    requirements = state.requirements_of(pod)
-    for name in (node["metadata"]["name"] for node in nodes):
-        pair = state.nodes[name]
-        rejection = device_independent_rejection(requirements, *pair, state.free_resources, state.features)
-        if rejection is not None:
-            yield name, rejection.reason

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.texts import limited, shortened
-from dra_sdk.tools.scheduling.allocator import OPTIONAL_NODE_OPERATIONS, AllocationError
+from dra_sdk.tools.scheduling.allocator import OPTIONAL_NODE_OPERATIONS, AllocationError, DeviceId
 from dra_sdk.tools.scheduling.allocator.claim_requests import Request
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.devices import CounterId
@@ -54,12 +55,12 @@ class DeviceFunnel:
     left: Sequence[Candidate]
     stages: list[FunnelStage] = field(default_factory=list)
 
-    def apply(self, kind: str, label: str, check: DeviceCheck, *, omit_if_passed: bool = False) -> None:
-        """Apply a check; with `omit_if_passed`, it becomes a stage only if a candidate fails."""
+    def apply(self, kind: str, check: DeviceCheck, label: str = "", *, always: bool = False) -> None:
+        """Apply a check; without `always`, it becomes a stage only if a candidate fails."""
         results = [(candidate, check(candidate)) for candidate in self.left]
         self.left = [candidate for candidate, reasons in results if not reasons]
         failed = [(candidate, reason) for candidate, reasons in results for reason in reasons]
-        if failed or not omit_if_passed:
+        if failed or always:
             self.stages.append(FunnelStage(kind, label, len(self.left), tuple(group_failures(failed, self.node))))
 
 
@@ -92,56 +93,120 @@ def short_device_name(candidate: Candidate, node: str) -> str:
     return device if pool == node else f"{pool}/{device}" if pool else f"{driver}/{device}"
 
 
-def taints_tolerated(request: Request) -> DeviceCheck:
-    """Check that its taints are tolerated."""
+@dataclass(frozen=True)
+class DeviceChecks:
+    """The checks for the devices of one request on one node; each returns why a candidate fails it.
 
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        untolerated = untolerated_taints(candidate.device.taints, request.tolerations)
+    problem: the problem.
+    request: the request.
+    node: the node.
+    """
+
+    problem: AllocationProblem
+    request: Request
+    node: JSON
+
+    @cached_property
+    def _unavailable(self) -> Collection[DeviceId]:
+        return self.problem.allocated.unavailable_devices(sharing=self.problem.features.consumable_capacity)
+
+    @cached_property
+    def _counters(self) -> SharedCounters:
+        return SharedCounters(self.problem.allocated)
+
+    @cached_property
+    def _groups(self) -> CompatibilityGroups:
+        return CompatibilityGroups(self.problem.allocated)
+
+    def taints_tolerated(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that its taints are tolerated."""
+        untolerated = untolerated_taints(candidate.device.taints, self.request.tolerations)
         return [CheckFailure(f"with taint {taint_text(taint)}, which is not tolerated") for taint in untolerated]
 
-    return check
-
-
-def not_in_use(problem: AllocationProblem, node: str) -> DeviceCheck:
-    """Check that no claim holds it, or only shares of it."""
-    unavailable = problem.allocated.unavailable_devices(sharing=problem.features.consumable_capacity)
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        if candidate.id not in unavailable:
+    def not_in_use(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that no claim holds it, or only shares of it."""
+        if candidate.id not in self._unavailable:
             return ()
-        return (CheckFailure("in use", f"{short_device_name(candidate, node)} by {holder_names(problem, candidate)}"),)
+        name = short_device_name(candidate, self.node["metadata"]["name"])
+        return (CheckFailure("in use", f"{name} by {holder_names(self.problem, candidate)}"),)
 
-    return check
+    def capacity_available(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that enough of each capacity is left."""
+        return self._missing_capacity(candidate, self.problem.allocated.aggregated_capacity.get(candidate.id, {}))
+
+    def capacity_when_unused(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that the device has enough of each capacity while it is unused."""
+        return self._missing_capacity(candidate, {})
+
+    def _missing_capacity(self, candidate: Candidate, used: Mapping[str, int]) -> Sequence[CheckFailure]:
+        try:
+            needed = self.request.capacity_request.consumed_from(candidate.content)
+        except AllocationError as error:
+            return (CheckFailure(f"whose capacity request is an error: {short_error(error)}"),)
+        if needed is None:
+            return (_unsatisfiable(self.request, candidate),)
+        is_held = candidate.id in self.problem.claims_by_device
+        held = f", the rest is held by {holder_names(self.problem, candidate)}" if is_held else ""
+        failures = []
+        for name, amount, available in needed:
+            if used.get(name, 0) + amount.nano > available:
+                left = _amount_left(available, used.get(name, 0), amount.text)
+                failures.append(CheckFailure(f"short of capacity {name}: {amount.text} needed", f"{left}{held}"))
+        return failures
+
+    def counters_available(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that enough is left of the pool's counters for this device alone."""
+        device, pool = candidate.device, candidate.pool
+        if not device.counters or self._is_shared_already(candidate):
+            return ()
+        if not self.problem.features.partitionable_devices:
+            return (CheckFailure("that consume counters, but the feature DRAPartitionableDevices is off"),)
+        available = self._counters.available(pool)
+        if available.overdrawn:
+            return (CheckFailure(f"in pool {pool.name}, whose counters are overdrawn"),)
+        short = [(name, value) for name, value in device.counters if available.counters.get(name, value) < value]
+        return [_counter_shortage(self.problem, pool, short, available.counters)] if short else ()
+
+    def _is_shared_already(self, candidate: Candidate) -> bool:
+        """Return whether a share of the device is allocated, so that one more consumes no counters."""
+        return candidate.device.allow_multiple and candidate.id in self.problem.claims_by_device
+
+    def groups_compatible(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that it is compatible with the allocated devices on its counter sets."""
+        device = candidate.device
+        if not device.counters or self._is_shared_already(candidate) or self._groups.admits(candidate.pool, device):
+            return ()
+        return (CheckFailure("that are not compatible with devices in use on the same counter set"),)
+
+    def operations_supported(self, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that the node supports the operations that its slice skips."""
+        skipped = candidate.device.skipped_operations
+        enabled = self.problem.features.optional_node_operations
+        if not skipped or (enabled and declares_feature(self.node, OPTIONAL_NODE_OPERATIONS)):
+            return ()
+        why = f"but the node does not declare {OPTIONAL_NODE_OPERATIONS} in status.declaredFeatures"
+        if not enabled:
+            why = f"but the feature {OPTIONAL_NODE_OPERATIONS} is off"
+        return (CheckFailure(f"that skip {', '.join(skipped)}, {why}"),)
+
+    def attribute_present(self, constraint: JSON, candidate: Candidate) -> Sequence[CheckFailure]:
+        """Check that it has the attribute of a constraint, as its driver published it or the request derives it."""
+        name = constraint.get("matchAttribute") or constraint["distinctAttribute"]
+        try:
+            attribute = request_attribute(self.request, candidate.device, name)
+        except AllocationError as error:
+            return (CheckFailure(f"for which attribute {name} cannot be derived", short_error(error)),)
+        if attribute is None:
+            return (CheckFailure(f"without attribute {name}"),)
+        if not attribute_values(attribute, lists=self.problem.features.list_attributes):
+            return (CheckFailure(f"whose attribute {name} has a type that cannot be compared"),)
+        return ()
 
 
 def holder_names(problem: AllocationProblem, candidate: Candidate) -> str:
     """Return the names of the claims that hold a device."""
     holders = problem.claims_by_device.get(candidate.id, ())
     return ", ".join(display_name(object_key(claim)) for claim in holders) or "an unknown claim"
-
-
-def capacity_available(problem: AllocationProblem, request: Request, *, when_unused: bool = False) -> DeviceCheck:
-    """Check that enough of each capacity is left or, with `when_unused`, that the device has enough while unused."""
-    holders = problem.claims_by_device
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        try:
-            needed = request.capacity_request.consumed_from(candidate.content)
-        except AllocationError as error:
-            return (CheckFailure(f"whose capacity request is an error: {short_error(error)}"),)
-        if needed is None:
-            return (_unsatisfiable(request, candidate),)
-        used = {} if when_unused else problem.allocated.aggregated_capacity.get(candidate.id, {})
-        held = f", the rest is held by {holder_names(problem, candidate)}" if candidate.id in holders else ""
-        failures = []
-        for consumption in needed:
-            if used.get(consumption.name, 0) + consumption.amount.nano > consumption.available:
-                left = _amount_left(consumption.available, used.get(consumption.name, 0), consumption.amount.text)
-                reason = f"short of capacity {consumption.name}: {consumption.amount.text} needed"
-                failures.append(CheckFailure(reason, f"{left}{held}"))
-        return failures
-
-    return check
 
 
 def _unsatisfiable(request: Request, candidate: Candidate) -> CheckFailure:
@@ -162,30 +227,6 @@ def _amount_left(available: int, used: int, like: str) -> str:
 def quantity_text(nano: int, like: str) -> str:
     """Return a number of billionths as a quantity, with a binary suffix if `like` has one."""
     return str(Quantity.of(Fraction(nano, NANOS_PER_UNIT), binary=like.endswith("i")))
-
-
-def counters_available(problem: AllocationProblem) -> DeviceCheck:
-    """Check that enough is left of the pool's counters for this device alone."""
-    left = SharedCounters(problem.allocated)
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        device, pool = candidate.device, candidate.pool
-        if not device.counters or _is_shared_already(problem, candidate):
-            return ()
-        if not problem.features.partitionable_devices:
-            return (CheckFailure("that consume counters, but the feature DRAPartitionableDevices is off"),)
-        available = left.available(pool)
-        if available.overdrawn:
-            return (CheckFailure(f"in pool {pool.name}, whose counters are overdrawn"),)
-        short = [(name, value) for name, value in device.counters if available.counters.get(name, value) < value]
-        return [_counter_shortage(problem, pool, short, available.counters)] if short else ()
-
-    return check
-
-
-def _is_shared_already(problem: AllocationProblem, candidate: Candidate) -> bool:
-    """Return whether a share of the device is allocated, so that one more consumes no counters."""
-    return candidate.device.allow_multiple and candidate.id in problem.claims_by_device
 
 
 def _counter_shortage(
@@ -218,50 +259,3 @@ def _counter_holders(problem: AllocationProblem, pool: Pool, counter: CounterId)
         if problem.allocated.is_in_use(device.id) and counter in dict(device.counters):
             names = ", ".join(display_name(object_key(claim)) for claim in problem.claims_by_device.get(device.id, ()))
             yield f"{device.id.device} is held by {names}" if names else f"{device.id.device} is in use"
-
-
-def groups_compatible(problem: AllocationProblem) -> DeviceCheck:
-    """Check that it is compatible with the allocated devices on its counter sets."""
-    groups_in_use = CompatibilityGroups(problem.allocated)
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        device = candidate.device
-        if not device.counters or _is_shared_already(problem, candidate):
-            return ()
-        if groups_in_use.admits(candidate.pool, device):
-            return ()
-        return (CheckFailure("that are not compatible with devices in use on the same counter set"),)
-
-    return check
-
-
-def operations_supported(problem: AllocationProblem, node: JSON) -> DeviceCheck:
-    """Check that the node supports the operations that its slice skips."""
-    supported = problem.features.optional_node_operations and declares_feature(node, OPTIONAL_NODE_OPERATIONS)
-    why = f"but the node does not declare {OPTIONAL_NODE_OPERATIONS} in status.declaredFeatures"
-    if not problem.features.optional_node_operations:
-        why = f"but the feature {OPTIONAL_NODE_OPERATIONS} is off"
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        skipped = candidate.device.skipped_operations
-        return (CheckFailure(f"that skip {', '.join(skipped)}, {why}"),) if skipped and not supported else ()
-
-    return check
-
-
-def attribute_present(constraint: JSON, request: Request, *, lists: bool) -> DeviceCheck:
-    """Check that it has the attribute of a constraint, as its driver published it or the request derives it."""
-    name = constraint.get("matchAttribute") or constraint["distinctAttribute"]
-
-    def check(candidate: Candidate) -> Sequence[CheckFailure]:
-        try:
-            attribute = request_attribute(request, candidate.device, name)
-        except AllocationError as error:
-            return (CheckFailure(f"for which attribute {name} cannot be derived", short_error(error)),)
-        if attribute is None:
-            return (CheckFailure(f"without attribute {name}"),)
-        if not attribute_values(attribute, lists=lists):
-            return (CheckFailure(f"whose attribute {name} has a type that cannot be compared"),)
-        return ()
-
-    return check

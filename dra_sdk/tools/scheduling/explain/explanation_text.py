@@ -19,34 +19,24 @@ from dra_sdk.tools.scheduling.explain.explanation import (
 
 _FILTERING_KINDS: Final = frozenset({"pool", "class", "selector", "binding", "capacity"})
 """Checks that select the devices that mode All needs; failing one of them is no problem."""
-_PLURAL: Final = {
-    "pool": "in valid and complete pools",
-    "class": "of class {cls}",
-    "selector": "pass {label}",
-    "binding": "without binding conditions",
-    "use": "free",
-    "capacity": "have enough capacity left",
-    "available": "have enough capacity left",
-    "taint": "without untolerated taints",
-    "operations": "of slices that skip only operations the node can skip",
-    "groups": "compatible with devices in use",
-    "counters": "have enough counters left",
-    "attribute": "have the attribute of {label}",
+_PHRASES: Final = {
+    "pool": ("is in a valid and complete pool", "in valid and complete pools"),
+    "class": ("is of class {cls}", "of class {cls}"),
+    "selector": ("passes {label}", "pass {label}"),
+    "binding": ("is without binding conditions", "without binding conditions"),
+    "use": ("is free", "free"),
+    "capacity": ("has enough capacity left", "have enough capacity left"),
+    "available": ("has enough capacity left", "have enough capacity left"),
+    "taint": ("is without untolerated taints", "without untolerated taints"),
+    "operations": (
+        "is of a slice that skips only operations the node can skip",
+        "of slices that skip only operations the node can skip",
+    ),
+    "groups": ("is compatible with devices in use", "compatible with devices in use"),
+    "counters": ("has enough counters left", "have enough counters left"),
+    "attribute": ("has the attribute of {label}", "have the attribute of {label}"),
 }
-_SINGULAR: Final = {
-    "pool": "is in a valid and complete pool",
-    "class": "is of class {cls}",
-    "selector": "passes {label}",
-    "binding": "is without binding conditions",
-    "use": "is free",
-    "capacity": "has enough capacity left",
-    "available": "has enough capacity left",
-    "taint": "is without untolerated taints",
-    "operations": "is of a slice that skips only operations the node can skip",
-    "groups": "is compatible with devices in use",
-    "counters": "has enough counters left",
-    "attribute": "has the attribute of {label}",
-}
+"""What is said of the devices that pass a check: after `none of 3 devices`, and after a number of devices."""
 _MAX_REASONS: Final = 3
 _MAX_CHANGES: Final = 6
 _MAX_NODES: Final = 3
@@ -57,7 +47,7 @@ _MAX_ALIKE: Final = 3
 
 def describe_stage(stage: FunnelStage, report: RequestReport) -> str:
     """Return what the devices that pass a check have in common: `3 …`."""
-    return _PLURAL[stage.kind].format(cls=report.device_class, label=stage.label)
+    return _PHRASES[stage.kind][1].format(cls=report.device_class, label=stage.label)
 
 
 def success_summary(claim: str, got: Sequence[AllocatedDevice], node: str) -> str:
@@ -129,7 +119,7 @@ def _stage_reason(report: RequestReport, stage: FunnelStage, before: int) -> str
     if not before:
         return "there is no device"
     if not stage.kept:
-        phrase = _SINGULAR[stage.kind].format(cls=report.device_class, label=stage.label)
+        phrase = _PHRASES[stage.kind][0].format(cls=report.device_class, label=stage.label)
         return f"none of {counted(before, 'device')} {phrase}{why}"
     return f"{stage.kept} of {before} {describe_stage(stage, report)}{why}, {report.needed} needed"
 

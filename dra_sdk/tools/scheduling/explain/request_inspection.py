@@ -5,10 +5,9 @@ For a CEL selector, conjuncts (the parts of the `&&` at the top) that are false 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Final
 
 from dra_sdk import cel
@@ -16,21 +15,16 @@ from dra_sdk.cel.conjuncts import Conjunct, conjuncts
 from dra_sdk.cel.fields import FieldValue
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, RequestGroup
-from dra_sdk.tools.scheduling.allocator.devices import DeviceContent
+from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, PoolId
 from dra_sdk.tools.scheduling.allocator.inventory import NodeDevices
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
+from dra_sdk.tools.scheduling.cluster.snapshot import newest_generation, slices_by_pool
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
 from dra_sdk.tools.scheduling.explain.device_checks import (
     CheckFailure,
+    DeviceChecks,
     DeviceFunnel,
-    attribute_present,
-    capacity_available,
-    counters_available,
-    groups_compatible,
-    not_in_use,
-    operations_supported,
     short_device_name,
-    taints_tolerated,
 )
 from dra_sdk.tools.scheduling.explain.explanation import FailedDevices, FunnelStage, RequestReport
 
@@ -49,8 +43,9 @@ class InspectedSelector:
         self._request = request
         self._expression = problem.selectors.expression(self.text)
         self._features = problem.features.cel
-        self._failures: dict[DeviceContent, tuple[CheckFailure, ...]] = {}
-        self._verdicts: dict[DeviceContent, tuple[tuple[Conjunct, bool | None], ...]] = {}
+        #: Returns the result of each conjunct for a device; None if it fails, or costs too much.
+        self.verdicts = cache(self._conjunct_verdicts)
+        self._failures = cache(self._reasons)
 
     @property
     def kind(self) -> str:
@@ -70,39 +65,29 @@ class InspectedSelector:
 
     def __call__(self, candidate: Candidate) -> tuple[CheckFailure, ...]:
         """Return why a candidate is not selected."""
-        content = candidate.content
-        failures = self._failures.get(content)
-        if failures is None:
-            failures = self._failures[content] = tuple(self._reasons(content))
-        return failures
+        return self._failures(candidate.content)
 
-    def verdicts(self, content: DeviceContent) -> tuple[tuple[Conjunct, bool | None], ...]:
-        """Return the result of each conjunct for a device; None if it fails, or costs too much."""
-        found = self._verdicts.get(content)
-        if found is None:
-            costly = isinstance(self._expression.verdict(content), cel.CelCostError)
-            limit = _MAX_CONJUNCT_COST if costly else cel.MAX_COST
-            found = self._verdicts[content] = tuple(
-                (conjunct, conjunct.holds(content.view, limit)) for conjunct in self.conjuncts()
-            )
-        return found
+    def _conjunct_verdicts(self, content: DeviceContent) -> tuple[tuple[Conjunct, bool | None], ...]:
+        costly = isinstance(self._expression.verdict(content), cel.CelCostError)
+        limit = _MAX_CONJUNCT_COST if costly else cel.MAX_COST
+        return tuple((conjunct, conjunct.holds(content.view, limit)) for conjunct in self.conjuncts())
 
-    def _reasons(self, content: DeviceContent) -> Iterator[CheckFailure]:
+    def _reasons(self, content: DeviceContent) -> tuple[CheckFailure, ...]:
         verdict = self._expression.verdict(content)
         if isinstance(verdict, cel.CelCompileError):
-            yield CheckFailure(
-                f"fail because the expression is invalid: {verdict.problem}", "", (verdict.line, verdict.column)
+            problem = f"fail because the expression is invalid: {verdict.problem}"
+            return (CheckFailure(problem, "", (verdict.line, verdict.column)),)
+        if isinstance(verdict, cel.CelError):
+            return (self._not_evaluated(content, verdict),)
+        if verdict:
+            return ()
+        return tuple(
+            CheckFailure(
+                f"fail {conjunct.text}", format_fields(conjunct.fields(content.view)), (conjunct.line, conjunct.column)
             )
-        elif isinstance(verdict, cel.CelError):
-            yield self._not_evaluated(content, verdict)
-        elif not verdict:
-            for conjunct, holds in self.verdicts(content):
-                if holds is False:
-                    yield CheckFailure(
-                        f"fail {conjunct.text}",
-                        format_fields(conjunct.fields(content.view)),
-                        (conjunct.line, conjunct.column),
-                    )
+            for conjunct, holds in self.verdicts(content)
+            if holds is False
+        )
 
     def _not_evaluated(self, content: DeviceContent, error: cel.CelError) -> CheckFailure:
         """Explain which conjunct cannot be evaluated."""
@@ -155,17 +140,12 @@ class RequestInspector:
         self._selectors: dict[tuple[str, int], InspectedSelector] = {}
 
     @cached_property
-    def _sizes(self) -> Mapping[tuple[str, str], int]:
+    def _sizes(self) -> Mapping[PoolId, int]:
         """The number of devices of each pool, in its newest generation."""
-        slices = self.problem.inventory.slices
-        newest: dict[tuple[str, str], int] = {}
-        for pool_slice in slices:
-            newest[pool_slice.pool] = max(pool_slice.generation, newest.get(pool_slice.pool, 0))
-        sizes: Counter[tuple[str, str]] = Counter()
-        for pool_slice in slices:
-            is_newest = pool_slice.generation == newest[pool_slice.pool]
-            sizes[pool_slice.pool] += len(pool_slice.raw_devices) if is_newest else 0
-        return sizes
+        return {
+            pool: sum(len(raw_slice["spec"].get("devices") or ()) for raw_slice in newest_generation(slices))
+            for pool, slices in slices_by_pool(self.problem.slices).items()
+        }
 
     @cached_property
     def _total(self) -> int:
@@ -190,15 +170,13 @@ class RequestInspector:
             funnel.stages.append(FunnelStage("pool", "", accessible, unusable))
             accessible += sum(drop.count for drop in unusable)
         passing_class = self._select(funnel, request)
-        matching = funnel.left
+        checks = DeviceChecks(problem, request, node)
         if request.count is None:
             # Mode All skips devices without enough capacity before it counts devices.
             when_unused = problem.features.behaviour.all_mode_counts_full_devices
-            funnel.apply(
-                "capacity", "", capacity_available(problem, request, when_unused=when_unused), omit_if_passed=True
-            )
-            matching = funnel.left
-        self._restrict(funnel, parsed, request, node)
+            funnel.apply("capacity", checks.capacity_when_unused if when_unused else checks.capacity_available)
+        matching = funnel.left
+        self._restrict(funnel, parsed, checks)
         report = RequestReport(
             request.reference,
             request.class_name,
@@ -224,32 +202,31 @@ class RequestInspector:
         """Apply the selectors; return the candidates that pass those of the class."""
         passing_class = funnel.left
         for selector in self.selectors(request):
-            funnel.apply(selector.kind, f"selector {selector.number}", selector)
+            funnel.apply(selector.kind, selector, f"selector {selector.number}", always=True)
             passing_class = funnel.left if selector.is_of_class else passing_class
         if not self.problem.features.binding_conditions:
             off = (CheckFailure("with binding conditions, but the feature DRADeviceBindingConditions is off"),)
-            funnel.apply("binding", "", lambda left: off if left.device.binding_conditions else (), omit_if_passed=True)
+            funnel.apply("binding", lambda candidate: off if candidate.device.binding_conditions else ())
         return passing_class
 
-    def _restrict(self, funnel: DeviceFunnel, parsed: ParsedClaim, request: Request, node: JSON) -> None:
+    def _restrict(self, funnel: DeviceFunnel, parsed: ParsedClaim, checks: DeviceChecks) -> None:
         """Apply all other checks to the devices that match."""
-        problem = self.problem
+        features, request = self.problem.features, checks.request
         if not request.admin_access:
-            funnel.apply("use", "", not_in_use(problem, funnel.node), omit_if_passed=True)
+            funnel.apply("use", checks.not_in_use)
         if request.count is not None:
-            funnel.apply("capacity", "", capacity_available(problem, request), omit_if_passed=True)
-        elif problem.features.behaviour.all_mode_counts_full_devices:
-            funnel.apply("available", "", capacity_available(problem, request), omit_if_passed=True)
-        if problem.features.device_taints:
-            funnel.apply("taint", "", taints_tolerated(request), omit_if_passed=True)
-        if problem.features.variant == "experimental":
-            funnel.apply("operations", "", operations_supported(problem, node), omit_if_passed=True)
-        if problem.features.compatibility_groups:
-            funnel.apply("groups", "", groups_compatible(problem), omit_if_passed=True)
-        funnel.apply("counters", "", counters_available(problem), omit_if_passed=True)
+            funnel.apply("capacity", checks.capacity_available)
+        elif features.behaviour.all_mode_counts_full_devices:
+            funnel.apply("available", checks.capacity_available)
+        if features.device_taints:
+            funnel.apply("taint", checks.taints_tolerated)
+        if features.variant == "experimental":
+            funnel.apply("operations", checks.operations_supported)
+        if features.compatibility_groups:
+            funnel.apply("groups", checks.groups_compatible)
+        funnel.apply("counters", checks.counters_available)
         for index, constraint in constraints_on(parsed, request):
-            check = attribute_present(constraint, request, lists=problem.features.list_attributes)
-            funnel.apply("attribute", f"constraint {index}", check, omit_if_passed=True)
+            funnel.apply("attribute", partial(checks.attribute_present, constraint), f"constraint {index}")
 
 
 def _enough(request: Request, matching: Sequence[Candidate], left: Sequence[Candidate]) -> bool:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Inventory
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.cluster.snapshot import bare_node
@@ -9,15 +11,9 @@ from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProble
 from dra_sdk.tools.scheduling.explain.device_checks import (
     CheckFailure,
     DeviceCheck,
+    DeviceChecks,
     DeviceFunnel,
-    attribute_present,
-    capacity_available,
-    counters_available,
-    groups_compatible,
-    not_in_use,
-    operations_supported,
     short_device_name,
-    taints_tolerated,
 )
 from tests.tools.scheduling.allocator.build import NEWER
 from tests.tools.scheduling.clusters import GPU, NUMA, claim, device, exactly, gpus, pool_slice, with_devices
@@ -31,9 +27,9 @@ def funnel(count: int) -> DeviceFunnel:
 
 def test_counts_and_reasons():
     made = funnel(4)
-    made.apply("use", "", lambda each: [CheckFailure("odd", each.id.device)] if each.id.device[-1] in "13" else [])
-    made.apply("taint", "", lambda _each: [], omit_if_passed=True)
-    made.apply("selector", "selector 0", lambda _each: [])
+    made.apply("use", lambda gpu: [CheckFailure("odd", gpu.id.device)] if gpu.id.device[-1] in "13" else [])
+    made.apply("taint", lambda _gpu: [])
+    made.apply("selector", lambda _gpu: [], "selector 0", always=True)
     assert [(stage.kind, stage.kept) for stage in made.stages] == [("use", 2), ("selector", 2)]
     (drop,) = made.stages[0].drops
     assert (drop.reason, drop.count, drop.example, drop.details) == ("odd", 2, "gpu-1", ("gpu-1", "gpu-3"))
@@ -42,14 +38,14 @@ def test_counts_and_reasons():
 
 def test_a_device_may_fail_for_several_reasons_the_frequent_ones_first():
     made = funnel(2)
-    made.apply("x", "", lambda each: [CheckFailure("rare")] * (each.id.device == "gpu-0") + [CheckFailure("common")])
+    made.apply("x", lambda gpu: [CheckFailure("rare")] * (gpu.id.device == "gpu-0") + [CheckFailure("common")])
     assert [(drop.reason, drop.count) for drop in made.stages[0].drops] == [("common", 2), ("rare", 1)]
 
 
 def test_many_values_are_truncated():
     made = funnel(8)
     made.apply(
-        "x", "", lambda each: [CheckFailure("same", "even" if each.id.device in {"gpu-0", "gpu-2"} else each.id.device)]
+        "x", lambda gpu: [CheckFailure("same", "even" if gpu.id.device in {"gpu-0", "gpu-2"} else gpu.id.device)]
     )
     assert made.stages[0].drops[0].details == ("even (2 devices)", "gpu-1", "gpu-3", "gpu-4", "and 3 more")
 
@@ -64,33 +60,35 @@ def candidates(problem: AllocationProblem) -> list[Candidate]:
     return list(problem.inventory.node_devices(problem.nodes[0]).candidates)
 
 
+def checks(problem: AllocationProblem, node: JSON | None = None) -> DeviceChecks:
+    """The checks for the first request of the claim, on the first node unless another one is given."""
+    return DeviceChecks(problem, next(iter(problem.parsed_claim.requests)), node or problem.nodes[0])
+
+
 def details(problem: AllocationProblem, check: DeviceCheck) -> list[tuple[str, str]]:
     return [(each.text, each.detail) for candidate in candidates(problem) for each in check(candidate)]
 
 
 def test_taints():
     problem = problem_of("tainted")
-    (request,) = problem.parsed_claim.requests
-    assert details(problem, taints_tolerated(request))[0][0] == (
+    assert details(problem, checks(problem).taints_tolerated)[0][0] == (
         "with taint gpu.nvidia.com/xid=79:NoExecute, which is not tolerated"
     )
     tolerating = claim("c", exactly("gpu", "gpu.nvidia.com", tolerations=[{"operator": "Exists"}]))
-    (request,) = problem.with_changes(claims=(tolerating,)).parsed_claim.requests
-    assert details(problem, taints_tolerated(request)) == []
+    assert details(problem, checks(problem.with_changes(claims=(tolerating,))).taints_tolerated) == []
 
 
 def test_devices_in_use():
     problem = problem_of("taken")
-    assert details(problem, not_in_use(problem, "n1")) == [
+    assert details(problem, checks(problem).not_in_use) == [
         ("in use", "gpu-0 by old-gpu-0"), ("in use", "gpu-1 by old-gpu-1"),
     ]  # fmt: skip
-    assert details(problem, not_in_use(problem, "elsewhere"))[0][1] == "n1/gpu-0 by old-gpu-0"
+    assert details(problem, checks(problem, bare_node("elsewhere")).not_in_use)[0][1] == "n1/gpu-0 by old-gpu-0"
 
 
 def test_capacity_of_shared_devices():
     problem = problem_of("shared")
-    (request,) = problem.parsed_claim.requests
-    assert details(problem, capacity_available(problem, request)) == [
+    assert details(problem, checks(problem).capacity_available) == [
         ("short of capacity dra.cpu/cpu: 16 needed", "12 of 32 left, the rest is held by old-0"),
         ("short of capacity dra.cpu/cpu: 16 needed", "8 of 32 left, the rest is held by old-1"),
     ]
@@ -99,7 +97,7 @@ def test_capacity_of_shared_devices():
 def capacity_failures(problem: AllocationProblem, **amounts: str) -> list[tuple[str, str]]:
     wanted = claim("c", exactly("cpu", "cpu", capacity={"requests": amounts}))
     changed = problem.with_changes(claims=(wanted,), allocated_claims=())
-    return details(changed, capacity_available(changed, next(iter(changed.parsed_claim.requests))))
+    return details(changed, checks(changed).capacity_available)
 
 
 def test_capacity_that_is_missing_or_not_allowed():
@@ -119,7 +117,7 @@ def test_capacity_that_is_missing_or_not_allowed():
 
 def test_counters():
     problem = problem_of("counters")
-    whole = [each for each in details(problem, counters_available(problem)) if "40192Mi needed" in each[1]]
+    whole = [each for each in details(problem, checks(problem).counters_available) if "40192Mi needed" in each[1]]
     assert whole == [
         (
             "short of counter memory",
@@ -129,23 +127,21 @@ def test_counters():
         for index in (0, 1)
     ]  # fmt: skip
     none = problem.with_changes(allocated_claims=())
-    assert details(none, counters_available(none)) == []
+    assert details(none, checks(none).counters_available) == []
 
 
 def test_attributes_of_constraints():
     problem = problem_of("taken")
-    (request,) = problem.parsed_claim.requests
-    check = attribute_present({"matchAttribute": "a.example.com/x"}, request, lists=True)
-    assert details(problem, check)[0] == ("without attribute a.example.com/x", "")
-    assert details(problem, attribute_present({"distinctAttribute": NUMA}, request, lists=True)) == []
+    missing = partial(checks(problem).attribute_present, {"matchAttribute": "a.example.com/x"})
+    assert details(problem, missing)[0] == ("without attribute a.example.com/x", "")
+    assert details(problem, partial(checks(problem).attribute_present, {"distinctAttribute": NUMA})) == []
     lists = pool_slice("n1", "gpu.nvidia.com", [device("a", {"x.example.com/y": ["a", "b"]})])
-    other = problem.with_changes(slices=(lists,))
+    other = problem.with_changes(slices=(lists,), features=replace(problem.features, list_attributes=True))
     constraint = {"matchAttribute": "x.example.com/y"}
-    assert details(other, attribute_present(constraint, request, lists=True)) == []
-    assert (
-        "has a type that cannot be compared"
-        in details(other, attribute_present(constraint, request, lists=False))[0][0]
-    )
+    assert details(other, partial(checks(other).attribute_present, constraint)) == []
+    off = other.with_changes(features=replace(other.features, list_attributes=False))
+    ((text, _),) = details(off, partial(checks(off).attribute_present, constraint))
+    assert "has a type that cannot be compared" in text
 
 
 def test_attributes_that_a_request_derives():
@@ -158,8 +154,7 @@ def test_attributes_that_a_request_derives():
         fields = {"derivedAttributes": [{"name": name, "expression": expression}]}
         wanted = claim("c", exactly("gpu", "gpu.nvidia.com", **fields))
         changed = problem.with_changes(claims=(wanted,))
-        (request,) = changed.parsed_claim.requests
-        found = details(changed, attribute_present({"matchAttribute": name}, request, lists=True))
+        found = details(changed, partial(checks(changed).attribute_present, {"matchAttribute": name}))
         assert [(text, why in detail) for (text, detail), (_, why) in zip(found, expected * 2, strict=True)] == [
             (text, True) for text, _ in expected * 2
         ]
@@ -167,9 +162,8 @@ def test_attributes_that_a_request_derives():
 
 def test_capacity_of_unused_devices():
     problem = problem_of("shared")
-    (request,) = problem.parsed_claim.requests
-    assert details(problem, capacity_available(problem, request))
-    assert details(problem, capacity_available(problem, request, when_unused=True)) == []
+    assert details(problem, checks(problem).capacity_available)
+    assert details(problem, checks(problem).capacity_when_unused) == []
 
 
 def test_capacity_request_with_an_error():
@@ -196,23 +190,21 @@ def test_compatibility_groups():
     )
     held = with_devices(claim("old", exactly("x", "c")), ("x", "d.example.com", "n1", "a"), node="n1")
     problem = problem_of("taken").with_changes(slices=slices, features=NEWER, allocated_claims=(held,))
-    assert details(problem, groups_compatible(problem)) == [
+    assert details(problem, checks(problem).groups_compatible) == [
         ("that are not compatible with devices in use on the same counter set", "")
     ]
-    assert (
-        details(problem.with_changes(allocated_claims=()), groups_compatible(problem.with_changes(allocated_claims=())))
-        == []
-    )
+    none = problem.with_changes(allocated_claims=())
+    assert details(none, checks(none).groups_compatible) == []
 
 
 def test_skipped_operations():
     slices = (pool_slice("n1", "d.example.com", [device("a")], skipNodeOperations=["*"]),)
     problem = problem_of("taken").with_changes(slices=slices, features=NEWER)
     (node, *_) = problem.nodes
-    ((text, _),) = details(problem, operations_supported(problem, node))
+    ((text, _),) = details(problem, checks(problem, node).operations_supported)
     assert text == "that skip *, but the node does not declare DRAOptionalNodeOperations in status.declaredFeatures"
     able = node | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
-    assert details(problem, operations_supported(problem, able)) == []
+    assert details(problem, checks(problem, able).operations_supported) == []
     off = problem.with_changes(features=replace(NEWER, optional_node_operations=False))
-    ((text, _),) = details(off, operations_supported(off, able))
+    ((text, _),) = details(off, checks(off, able).operations_supported)
     assert text == "that skip *, but the feature DRAOptionalNodeOperations is off"
