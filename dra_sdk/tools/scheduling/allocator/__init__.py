@@ -25,11 +25,11 @@ from dra_sdk.tools.scheduling.allocator.allocation_errors import (
     SearchLimitError,
     SelectorError,
 )
-from dra_sdk.tools.scheduling.allocator.allocator import MAX_STEPS, OPTIONAL_NODE_OPERATIONS, Allocator, new_share_id
+from dra_sdk.tools.scheduling.allocator.allocator import MAX_STEPS, OPTIONAL_NODE_OPERATIONS, Allocator
 from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS
 from dra_sdk.tools.scheduling.allocator.devices import DeviceId
-from dra_sdk.tools.scheduling.allocator.features import ReleaseBehaviour, SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeDevices, PoolProblem
+from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.inventory import Inventory, PoolProblem
 
 __all__ = [
     "MAX_RESULTS",
@@ -41,11 +41,8 @@ __all__ = [
     "DeviceId",
     "InvalidPoolsError",
     "Inventory",
-    "NodeDevices",
     "PoolProblem",
-    "ReleaseBehaviour",
     "SchedulerFeatures",
     "SearchLimitError",
     "SelectorError",
-    "new_share_id",
 ]

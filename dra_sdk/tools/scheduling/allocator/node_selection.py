@@ -89,7 +89,7 @@ def _all_requirements(term: Mapping[str, Any]) -> list[SelectorRequirement]:
 def _term_matches(term: Mapping[str, Any], node: JSON) -> bool:
     labels, name = node_labels(node), node_name(node)
     fields = {"metadata.name": name}
-    return all(_label_matches(expression, labels) for expression in term.get("matchExpressions") or []) and (
+    return all(label_matches(expression, labels) for expression in term.get("matchExpressions") or []) and (
         not name or all(_field_matches(field, fields) for field in term.get("matchFields") or [])
     )
 
@@ -115,8 +115,9 @@ def _check_field(requirement: SelectorRequirement) -> None:
         raise AllocationError(f"{where}: want operator In or NotIn with exactly one value")
 
 
-def _label_matches(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
-    return _OPERATORS[requirement["operator"]](labels.get(requirement["key"]), requirement.get("values") or [])
+def label_matches(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Return whether a label matches a requirement, whose operator must be known."""
+    return _OPERATORS[requirement["operator"]](labels.get(requirement.get("key", "")), requirement.get("values") or [])
 
 
 def _field_matches(requirement: SelectorRequirement, fields: Mapping[str, str]) -> bool:

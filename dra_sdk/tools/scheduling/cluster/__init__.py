@@ -12,7 +12,6 @@ reserves devices in `cluster_state`, `preemption` is PostFilter, and `scheduling
 
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
     NO_NODE_PREFIX,
@@ -45,7 +44,6 @@ __all__ = [
     "NO_NODE_PREFIX",
     "ClaimOutcome",
     "DeviceTarget",
-    "Eviction",
     "NodeSuggestion",
     "NodeTemplate",
     "ObjectKey",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field, ValidationError
 
 from dra_sdk.model import JSON
-from dra_sdk.wire.resource.base import Amount, Int64, Object, Timestamp
+from dra_sdk.wire.resource.base import Amount, Object, Timestamp
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
 from dra_sdk.wire.validation.metadata import node_selector
 from dra_sdk.wire.validation.names import dns_label, dns_subdomain
@@ -35,16 +35,6 @@ class PartialTopLevel(TopLevel):
     """The same for an object with metadata of its own."""
 
     model_config = ConfigDict(extra="ignore")
-
-
-class Toleration(Object):
-    """core/v1 Toleration."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: Int64 | None = None
 
 
 class NodeAffinity(PartialObject):
@@ -143,9 +133,8 @@ class PodSpec(PartialObject):
     node_name: str = ""
     node_selector: dict[str, str] = Field(default_factory=dict)
     affinity: Affinity = Field(default_factory=Affinity)
-    tolerations: list[Toleration] = Field(default_factory=list)
+    tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority: Int32 | None = None
-    priority_class_name: str = ""
     preemption_policy: str = ""
     scheduler_name: str = ""
     scheduling_group: dict[str, Any] | None = None
@@ -227,22 +216,11 @@ def _spec_of(spec: JSON) -> PodSpec:
     return known.model_copy(update={name: getattr(apart, name) for name in apart.model_fields_set})
 
 
-class Taint(PartialObject):
-    """core/v1 Taint."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
 class NodeSpec(PartialObject):
     """core/v1 NodeSpec."""
 
     unschedulable: bool = False
-    taints: list[Taint] = Field(default_factory=list)
+    taints: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class NodeStatus(PartialObject):
@@ -279,12 +257,12 @@ def validate_pod(pod: Pod) -> list[Problem]:
 
 def _toleration_problems(pod: Pod) -> Iterator[Problem]:
     for index, toleration in enumerate(pod.spec.tolerations):
-        field = f"spec.tolerations[{index}]"
-        if toleration.operator and toleration.operator not in _OPERATORS:
-            yield not_supported(f"{field}.operator", toleration.operator, _OPERATORS)
-        if toleration.effect and toleration.effect not in _EFFECTS:
-            yield not_supported(f"{field}.effect", toleration.effect, _EFFECTS)
-        if not toleration.key and toleration.operator != "Exists":
+        field, operator, effect = f"spec.tolerations[{index}]", toleration.get("operator"), toleration.get("effect")
+        if operator and operator not in _OPERATORS:
+            yield not_supported(f"{field}.operator", operator, _OPERATORS)
+        if effect and effect not in _EFFECTS:
+            yield not_supported(f"{field}.effect", effect, _EFFECTS)
+        if not toleration.get("key") and operator != "Exists":
             yield invalid(f"{field}.operator", "must be Exists if there is no key")
 
 
@@ -296,10 +274,10 @@ def _affinity_problems(pod: Pod) -> Iterator[Problem]:
 
 def _taint_problems(node: Node) -> Iterator[Problem]:
     for index, taint in enumerate(node.spec.taints):
-        if not taint.key:
+        if not taint.get("key"):
             yield required(f"spec.taints[{index}].key")
-        if taint.effect not in _EFFECTS:
-            yield not_supported(f"spec.taints[{index}].effect", taint.effect, _EFFECTS)
+        if (effect := taint.get("effect") or "") not in _EFFECTS:
+            yield not_supported(f"spec.taints[{index}].effect", effect, _EFFECTS)
 
 
 def _claim_problems(pod: Pod) -> Iterator[Problem]:

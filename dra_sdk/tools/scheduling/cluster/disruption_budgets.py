@@ -9,49 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
+from dra_sdk.tools.scheduling.allocator.node_selection import label_matches
 from dra_sdk.tools.scheduling.cluster.claim_controller import is_finished
 from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, PartialTopLevel, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot
 
-
-class LabelSelectorRequirement(PartialObject):
-    """meta/v1 LabelSelectorRequirement."""
-
-    key: str = ""
-    operator: str = ""
-    values: list[str] = Field(default_factory=list)
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels match; an unknown operator matches nothing."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-        return False
-
-
-class LabelSelector(PartialObject):
-    """meta/v1 LabelSelector."""
-
-    match_labels: dict[str, str] = Field(default_factory=dict)
-    match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels match; an empty selector matches nothing, as in kube-scheduler."""
-        if not (self.match_labels or self.match_expressions):
-            return False
-        equal = all(labels.get(key) == value for key, value in self.match_labels.items())
-        return equal and all(expression.matches(labels) for expression in self.match_expressions)
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 class PodDisruptionBudgetSpec(PartialObject):
@@ -59,7 +26,7 @@ class PodDisruptionBudgetSpec(PartialObject):
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
-    selector: LabelSelector = Field(default_factory=LabelSelector)
+    selector: dict[str, Any] = Field(default_factory=dict)
 
 
 class PodDisruptionBudgetStatus(PartialObject):
@@ -78,7 +45,8 @@ class PodDisruptionBudget(PartialTopLevel):
     def selects(self, pod: Pod) -> bool:
         """Return whether the budget is for the pod. A pod without labels has none."""
         labels = pod.metadata.labels or {}
-        return bool(labels) and pod.metadata.namespace == self.metadata.namespace and self.spec.selector.matches(labels)
+        same_namespace = pod.metadata.namespace == self.metadata.namespace
+        return bool(labels) and same_namespace and matches_labels(self.spec.selector, labels)
 
     def allowed(self, pods: Iterable[Pod]) -> int:
         """Return how many of these pods of the cluster may be evicted.
@@ -95,6 +63,19 @@ class PodDisruptionBudget(PartialTopLevel):
         else:
             desired = _scaled(self.spec.min_available or 0, len(selected))
         return max(0, healthy - max(0, desired))
+
+
+def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Return whether a meta/v1 LabelSelector matches labels.
+
+    An empty selector matches nothing, as in kube-scheduler, and so does an unknown operator.
+    """
+    equal, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
+    return (
+        bool(equal or expressions)
+        and all(labels.get(key) == value for key, value in equal.items())
+        and all(entry.get("operator") in _OPERATORS and label_matches(entry, labels) for entry in expressions)
+    )
 
 
 def _scaled(value: int | str, total: int) -> int:

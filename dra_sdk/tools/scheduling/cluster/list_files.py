@@ -13,7 +13,6 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -54,41 +53,41 @@ class _OtherFileError(Exception):
     """The file is no such List, or has a mistake."""
 
 
-@dataclass(slots=True)
-class _Head:
-    """What a List says of its items: apiVersion and kind of those that have none themselves."""
-
-    kind: Mapping[str, str] = field(default_factory=dict)
-
-
 class ListItem(Document):
-    """One item of a List. An item of a shape is made from its free strings each time."""
+    """One item of a List. An item of a shape is made from its free strings each time.
+
+    path: the file.
+    head: what the List says of its items: apiVersion and kind of those that have none themselves.
+    index: its index among the items.
+    place: where it begins and ends in the file, in characters, and how many lines are before it.
+    value: its value, if it has no shape.
+    shape: its shape, if it has one.
+    strings: its free strings.
+    """
 
     __slots__ = ("_end", "_head", "_index", "_line", "_path", "_raw", "_start", "shape", "strings")
 
-    def __init__(self, path: Path, head: _Head, index: int, place: tuple[int, int, int]) -> None:
-        self._path, self._head, self._index = path, head, index
+    def __init__(
+        self,
+        path: Path,
+        head: Mapping[str, Any],
+        index: int,
+        place: tuple[int, int, int],
+        *,
+        value: Any = None,
+        shape: TextShape | None = None,
+        strings: tuple[str, ...] = (),
+    ) -> None:
+        self._path, self._head, self._index, self._raw = path, head, index, value
         self._start, self._end, self._line = place
-        self._raw: Any = None
-        self.shape: TextShape | None = None
-        self.strings: tuple[str, ...] = ()
-
-    def of_shape(self, shape: TextShape, strings: tuple[str, ...]) -> ListItem:
-        """Give it a shape and its free strings; return the item."""
         self.shape, self.strings = shape, strings
-        return self
-
-    def of_value(self, value: Any) -> ListItem:
-        """Give it a value; return the item."""
-        self._raw = value
-        return self
 
     @property
     def value(self) -> Any:
         """Its JSON value."""
         value = self._raw if self.shape is None else self.shape.fill(self.strings)
-        kind = self._head.kind
-        return {**kind, **value} if kind and isinstance(value, dict) and not value.get("kind") else value
+        takes_kind = self._head and isinstance(value, dict) and not value.get("kind")
+        return {**self._head, **value} if takes_kind else value
 
     @property
     def place(self) -> tuple[str | int, ...]:
@@ -177,40 +176,46 @@ class _Items(ABC):
     def __init__(self, path: Path, window: _Window) -> None:
         self._path, self._window = path, window
         self._shapes: list[TextShape] = []
-        self._head = _Head()
+        self._head: dict[str, Any] = {}
         self.items: list[Document] = []
 
     @abstractmethod
     def read(self) -> None:
         """Read the whole file."""
 
-    def _item(self, start: int, end: int) -> ListItem:
-        return ListItem(self._path, self._head, len(self.items), self._window.place(start, end))
+    def _append(self, start: int, end: int, **content: Any) -> None:
+        place = self._window.place(start, end)
+        self.items.append(ListItem(self._path, self._head, len(self.items), place, **content))
 
-    def _matched(self, start: int) -> tuple[int, TextShape, tuple[str, ...]] | None:
-        """Return the end of an item of a known shape, the shape and the free strings. Recent shapes come first."""
+    def _known_item(self, start: int) -> int | None:
+        """Add the item at a position and return its end, if it has a known shape. Recent shapes come first."""
         for index, shape in enumerate(self._shapes):
-            if found := shape.match(self._window.text, start):
+            if (match := shape.match(self._window.text, start)) and self._may_end(match[0]):
                 if index:
                     self._shapes.insert(0, self._shapes.pop(index))
-                return found[0], shape, found[1]
+                self._append(start, match[0], shape=shape, strings=match[1])
+                return match[0]
         return None
 
-    def _add(self, item: ListItem, value: Any, make: Callable[[str, JSON], TextShape | None], text: str) -> None:
+    def _may_end(self, _at: int) -> bool:
+        """Return whether an item may end here."""
+        return True
+
+    def _add(self, start: int, end: int, value: Any, make: Callable[[str, JSON], TextShape | None]) -> None:
         """Add an item that was parsed, and remember its shape."""
         worth = isinstance(value, dict) and len(self._shapes) < _MAX_SHAPES
-        shape = make(text, value) if worth else None
+        shape = make(self._window.text[start:end], value) if worth else None
         if shape is None:
-            self.items.append(item.of_value(value))
+            self._append(start, end, value=value)
         else:
             self._shapes.insert(0, shape)
-            self.items.append(item.of_shape(shape, shape.strings))
+            self._append(start, end, shape=shape, strings=shape.strings)
 
     def _finish(self, fields: Mapping[str, Any]) -> None:
         kind = fields.get("kind")
         if not isinstance(kind, str) or not kind.endswith("List") or any(is_deep(part, 1) for part in fields.values()):
             raise _OtherFileError
-        self._head.kind = head if "kind" in (head := list_head(fields)) else {}
+        self._head.update(head if "kind" in (head := list_head(fields)) else {})
 
 
 class _JSONItems(_Items):
@@ -255,9 +260,7 @@ class _JSONItems(_Items):
     def _read_item(self, at: int) -> int:
         window = self._window
         while True:
-            if found := self._matched(at):
-                end, shape, strings = found
-                self.items.append(self._item(at, end).of_shape(shape, strings))
+            if (end := self._known_item(at)) is not None:
                 return end
             if window.is_last or len(window.text) - at > _CHUNK // 2:
                 break
@@ -265,10 +268,9 @@ class _JSONItems(_Items):
         before = len(window.text) - at
         value, end = self._value(at)
         at = at if len(window.text) - at == before and at <= end else 0
-        text = window.text[at:end]
-        if is_deep(value, _ITEM_DEPTH) or has_surrogates(text):
+        if is_deep(value, _ITEM_DEPTH) or has_surrogates(window.text[at:end]):
             raise _OtherFileError
-        self._add(self._item(at, end), value, TextShape.of_json, text)
+        self._add(at, end, value, TextShape.of_json)
         return end
 
     def _value(self, at: int) -> tuple[Any, int]:
@@ -296,8 +298,8 @@ class _JSONItems(_Items):
     def _skip(self, at: int) -> int:
         """Return the position after white space; in a window that has something behind it, except at the end."""
         while True:
-            found = _SPACE.match(self._window.text, at)
-            end = at if found is None else found.end()
+            space = _SPACE.match(self._window.text, at)
+            end = at if space is None else space.end()
             if self._window.is_last or len(self._window.text) - end > _MAX_HEAD:
                 return end
             at = self._window.more(end)
@@ -345,10 +347,8 @@ class _YAMLItems(_Items):
         """Read the item at a position; it ends where the next line begins that is not indented."""
         window = self._window
         while True:
-            if (found := self._matched(at)) and self._is_boundary(found[0]):
-                end, shape, strings = found
-                self.items.append(self._item(at, end).of_shape(shape, strings))
-                return end
+            if (known_end := self._known_item(at)) is not None:
+                return known_end
             if line := _NEXT_LINE.search(window.text, at):
                 end = line.end()
                 break
@@ -356,17 +356,16 @@ class _YAMLItems(_Items):
                 end = len(window.text)
                 break
             at = window.more(at)
-        text = window.text[at:end]
-        values = list(plain_values(text))
+        values = list(plain_values(window.text[at:end]))
         if len(values) != 1 or not isinstance(values[0], list) or len(values[0]) != 1:
             raise _OtherFileError
         value = values[0][0]
         if is_deep(value, _ITEM_DEPTH):
             raise _OtherFileError
-        self._add(self._item(at, end), value, TextShape.of_yaml, text)
+        self._add(at, end, value, TextShape.of_yaml)
         return end
 
-    def _is_boundary(self, at: int) -> bool:
+    def _may_end(self, at: int) -> bool:
         """Return whether a line begins here that is not indented, or the file ends."""
         text = self._window.text
         if at == len(text):

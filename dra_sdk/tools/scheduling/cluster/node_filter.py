@@ -24,7 +24,7 @@ from dra_sdk.tools.scheduling.allocator import (
 )
 from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector, named_nodes
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, Taint, Toleration
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
 from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     PodRequirements,
@@ -32,14 +32,14 @@ from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     has_skipped_operations,
 )
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import NO_NODE_PREFIX
+from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
 
 EXTENDED_RESOURCES: Final = "extended resources"
 """The name for the claim that the scheduler makes for extended resources."""
-UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+UNSCHEDULABLE_TAINT: Final[Mapping[str, str]] = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 """The taint of a cordoned node."""
 _PODS: Final = "pods"
 _HUGE_PAGES: Final = "hugepages-"
-_PREVENTING_EFFECTS: Final = {"NoSchedule", "NoExecute"}
 
 
 class FreeResources:
@@ -106,14 +106,11 @@ def rejection_reason(pod: Pod, node: Node, obj: JSON) -> str:
     AllocationError for an invalid node selector.
     """
     tolerations = pod.spec.tolerations
-    if node.spec.unschedulable and not _is_tolerated(UNSCHEDULABLE_TAINT, tolerations):
+    if node.spec.unschedulable and untolerated_taints([UNSCHEDULABLE_TAINT], tolerations):
         return "cordoned"
-    for taint in node.spec.taints:
-        if taint.effect in _PREVENTING_EFFECTS and not _is_tolerated(taint, tolerations):
-            return f"taint {taint} not tolerated"
-    if _is_selected(pod, obj):
-        return ""
-    return "not selected by nodeSelector or affinity"
+    if taints := untolerated_taints(node.spec.taints, tolerations):
+        return f"taint {taint_text(taints[0])} not tolerated"
+    return "" if _is_selected(pod, obj) else "not selected by nodeSelector or affinity"
 
 
 def _is_selected(pod: Pod, node: JSON) -> bool:
@@ -131,18 +128,6 @@ def required_node_names(pod: Pod) -> Collection[str] | None:
     """
     affinity = pod.spec.affinity.node_affinity
     return None if affinity is None or affinity.required is None else named_nodes(affinity.required.to_json())
-
-
-def _is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or (toleration.operator in {"", "Equal"} and toleration.value == taint.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +316,11 @@ class CandidateNodes:
             for name, pair in list(self._candidates.items()):
                 if name == attempt.last:
                     break
-                found = attempt.rejected.get(name)
-                if found is None and name not in attempt.names and isinstance(other := check(*pair), NodeRejection):
-                    found = other
-                if found is not None:
-                    self.reject(name, found)
+                rejection: NodeFit | NodeRejection | None = attempt.rejected.get(name)
+                if rejection is None and name not in attempt.names:
+                    rejection = check(*pair)
+                if isinstance(rejection, NodeRejection):
+                    self.reject(name, rejection)
         self._deferred.clear()
 
     def reject(self, name: str, rejection: NodeRejection) -> None:

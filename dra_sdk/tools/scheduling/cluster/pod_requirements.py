@@ -108,7 +108,7 @@ class PodRequirements:
                 [(name, str(amount)) for name, amount in self.requests.items()],
                 [(container.restart_policy, container.resources.to_json()) for container in containers],
                 [spec.node_selector, spec.affinity.to_json()],
-                [toleration.to_json() for toleration in spec.tolerations],
+                spec.tolerations,
             ]
         )
 

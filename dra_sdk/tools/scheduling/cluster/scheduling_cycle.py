@@ -138,8 +138,8 @@ class _SchedulingRun:
     def allocate_unused_claims(self) -> None:
         """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
         used = {key for pod in self._pods for key in used_claims(pod)}
-        taints = {taint.key for node, _ in self._nodes.values() for taint in node.spec.taints}
-        tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT.key})]
+        taints = {taint["key"] for node, _ in self._nodes.values() for taint in node.spec.taints}
+        tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT["key"]})]
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
             claim = {"name": key[1], "resourceClaimName": key[1]}
             spec = {"resourceClaims": [claim], "tolerations": tolerations}

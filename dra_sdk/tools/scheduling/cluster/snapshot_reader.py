@@ -231,9 +231,9 @@ class _SnapshotReader:
                 self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
                 continue
             seen[kind_key(obj), object_key(obj)] = located
-            expansion = expand(obj, self.kinds, pods)
-            self.warnings += [f"{located.location()} {note}" for note in expansion.notes]
-            pods |= {object_key(pod): pod for pod in expansion.pods}
+            made, notes = expand(obj, self.kinds, pods)
+            self.warnings += [f"{located.location()} {note}" for note in notes]
+            pods |= {object_key(pod): pod for pod in made}
 
     def warn_about_versions(self) -> None:
         """Say which sources have objects of older versions."""

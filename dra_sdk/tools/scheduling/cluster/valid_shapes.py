@@ -86,14 +86,6 @@ def _is_prefix(text: str) -> bool:
     return text.endswith("-") and _is_subdomain(text[:-1])
 
 
-def _is_label_value(text: str) -> bool:
-    return not any(label_value(text, ""))
-
-
-def _is_pool_name(text: str) -> bool:
-    return not any(pool_name(text, ""))
-
-
 def _is_time(text: str) -> bool:
     try:
         return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
@@ -108,9 +100,9 @@ _RULES: Final[Mapping[Place, Rule]] = {
     ("metadata", "name"): _is_subdomain,
     ("metadata", "generateName"): _is_prefix,
     ("metadata", "creationTimestamp"): _is_time,
-    ("metadata", "labels", ANY): _is_label_value,
+    ("metadata", "labels", ANY): lambda text: not any(label_value(text, "")),
     ("metadata", "ownerReferences", ANY, "name"): bool,
     ("metadata", "ownerReferences", ANY, "uid"): bool,
     ("spec", "nodeName"): _is_subdomain,
-    ("spec", "pool", "name"): _is_pool_name,
+    ("spec", "pool", "name"): lambda text: not any(pool_name(text, "")),
 }

@@ -21,6 +21,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.node_filter import UNSCHEDULABLE_TAINT
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.snapshot import (
@@ -39,7 +40,6 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
 )
 from dra_sdk.wire.profile import ServerProfile
 
-_UNSCHEDULABLE_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
 _IDENTITY_ATTRIBUTES: Final = ("uuid", "pciBusID", "pcieRoot", "serial", "index", "minor")
 """Attributes that identify a single device and say nothing about what it can do."""
 _MAX_NODES: Final = 64
@@ -209,7 +209,7 @@ def _renamed_node(node: JSON, name: str) -> JSON:
     labels = {key: name if value == old else value for key, value in (node["metadata"].get("labels") or {}).items()}
     metadata: JSON = {"name": name, "uid": generated_uid("Node", ("", name)), "labels": {HOSTNAME_LABEL: name} | labels}
     spec = {key: value for key, value in (node.get("spec") or {}).items() if key not in {"unschedulable", "providerID"}}
-    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != _UNSCHEDULABLE_TAINT_KEY]
+    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != UNSCHEDULABLE_TAINT["key"]]
     status = {key: value for key, value in (node.get("status") or {}).items() if key == "allocatable"}
     return node | {"metadata": metadata, "spec": spec, "status": status}
 

@@ -8,7 +8,7 @@ MPI and training operators, KubeRay, Volcano, Argo Rollouts, Knative and KubeVir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
 
@@ -113,8 +113,8 @@ class WorkloadKinds:
 
     def uses(self, obj: JSON) -> Iterator[TemplateUse] | None:
         """Return the templates of an object, None if its kind is not known. WorkloadError for a field without a use."""
-        found = self.table.get(kind_key(obj))
-        return None if found is None else found(obj)
+        uses = self.table.get(kind_key(obj))
+        return None if uses is None else uses(obj)
 
     def with_rows(self, rows: Any, source: str) -> WorkloadKinds:
         """Return the kinds with those of a user's file: a list of objects with `kind`, `group` and the fields of a row.
@@ -195,8 +195,8 @@ def _deployment(obj: JSON) -> Iterator[TemplateUse]:
     for use in PodTemplateRow(name=f"{replica_set}-").uses(obj):
         names = () if paused else use.names
         note = "is paused, so it has no new pods" if paused else ""
-        added = [{"labels": labels}] * len(names)
-        yield TemplateUse(use.path, use.template, names, ("apps/v1", "ReplicaSet", replica_set), note, added)
+        owner = ("apps/v1", "ReplicaSet", replica_set)
+        yield replace(use, names=names, owner=owner, note=note, added=[{"labels": labels}] * len(names))
 
 
 def _stateful_set(obj: JSON) -> Iterator[TemplateUse]:
@@ -216,7 +216,7 @@ def _stateful_set(obj: JSON) -> Iterator[TemplateUse]:
             }
             for name, number in zip(names, numbers, strict=True)
         ]
-        yield TemplateUse(use.path, use.template, names, use.owner, "", added)
+        yield replace(use, names=names, added=added)
 
 
 def _daemon_set(obj: JSON) -> Iterator[TemplateUse]:
@@ -265,11 +265,13 @@ def _cron_job(obj: JSON) -> Iterator[TemplateUse]:
     """One run: the pods of one of its Jobs, whose name ends in the minute of the run."""
     name = f"{object_name(obj)}-{28_000_000 + sum(map(ord, object_name(obj)))}"
     for use in _job(obj, ("spec", "jobTemplate"), name):
-        if value_at(obj, ("spec", "suspend")) is True:
-            yield TemplateUse(use.path, use.template, (), use.owner, "is suspended, so it has no pods")
-        else:
-            note = use.note or "is simulated as one run"
-            yield TemplateUse(use.path, use.template, use.names, use.owner, note, use.added)
+        yield _suspended(use, obj) or replace(use, note=use.note or "is simulated as one run")
+
+
+def _suspended(use: TemplateUse, obj: JSON) -> TemplateUse | None:
+    """Return the use without pods if the object is suspended."""
+    is_suspended = value_at(obj, ("spec", "suspend")) is True
+    return replace(use, names=(), note="is suspended, so it has no pods", added=()) if is_suspended else None
 
 
 # -- other kinds
@@ -286,9 +288,7 @@ def _job_set(obj: JSON) -> Iterator[TemplateUse]:
         for index in range(_limited(_count(job, where, "replicas", 1), where)):
             name = f"{object_name(obj)}-{label}-{index}"
             for use in _job(obj, (*where, "template"), name, indexed=mode != "NonIndexed"):
-                if value_at(obj, ("spec", "suspend")) is True:
-                    use = TemplateUse(use.path, use.template, (), use.owner, "is suspended, so it has no pods")  # noqa: PLW2901 (the same use, without pods)
-                yield use
+                yield _suspended(use, obj) or use
 
 
 def _leader_worker_set(obj: JSON) -> Iterator[TemplateUse]:
@@ -363,11 +363,10 @@ def _launcher(spec: JSON) -> JSON:
 _TRAINING: Final = {
     "PyTorchJob": "pytorch", "TFJob": "tf", "XGBoostJob": "xgb", "PaddleJob": "paddle", "JAXJob": "jax",
 }  # fmt: skip
-_ROLES: Final = PodTemplateRow("template", ("replicas",), name="{name}-{item}-{index}")
 
 
 def _roles(items: str) -> Uses:
-    return PodTemplateRow(_ROLES.template, _ROLES.replicas, items, name=_ROLES.name).uses
+    return PodTemplateRow("template", ("replicas",), items, name="{name}-{item}-{index}").uses
 
 
 BUILTIN: Final[Mapping[KindKey, Uses]] = {
@@ -386,9 +385,7 @@ BUILTIN: Final[Mapping[KindKey, Uses]] = {
     ("ray.io", "RayCluster"): _ray("spec"),
     ("ray.io", "RayJob"): _ray("spec.rayClusterSpec"),
     ("ray.io", "RayService"): _ray("spec.rayClusterConfig"),
-    ("batch.volcano.sh", "Job"): PodTemplateRow(
-        "template", ("replicas",), "spec.tasks", name="{name}-{item}-{index}"
-    ).uses,
+    ("batch.volcano.sh", "Job"): _roles("spec.tasks"),
     ("argoproj.io", "Rollout"): PodTemplateRow().uses,
     ("serving.knative.dev", "Service"): PodTemplateRow(replicas=()).uses,
     ("kubevirt.io", "VirtualMachine"): _virtual_machine("spec.template.spec"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dra_sdk.model import JSON
@@ -161,20 +161,11 @@ def _below(path: str, problem: Problem) -> Problem:
 # -- pods
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """The pods of an object.
+def expand(obj: JSON, kinds: WorkloadKinds, existing: Mapping[ObjectKey, JSON]) -> tuple[list[JSON], list[str]]:
+    """Return the pods that the controller of an object makes; of those in `existing` that it owns, none again.
 
-    pods: those that do not exist yet.
-    notes: what is not simulated of it, each as the end of a sentence that begins with the object.
+    Also return what is not simulated of it, each as the end of a sentence that begins with the object.
     """
-
-    pods: list[JSON]
-    notes: list[str]
-
-
-def expand(obj: JSON, kinds: WorkloadKinds, existing: Mapping[ObjectKey, JSON]) -> Expansion:
-    """Return the pods that the controller of an object makes; of those in `existing` that it owns, none again."""
     pods: list[JSON] = []
     notes: dict[str, None] = {}
     namespace = object_key(obj)[0] or DEFAULT_NAMESPACE
@@ -186,7 +177,7 @@ def expand(obj: JSON, kinds: WorkloadKinds, existing: Mapping[ObjectKey, JSON]) 
         pods += left[: max(0, len(left) - others)]
         if use.note:
             notes[use.note] = None
-    return Expansion(pods, list(notes))
+    return pods, list(notes)
 
 
 def made_pod(use: TemplateUse, namespace: str, name: str, index: int = 0) -> JSON:

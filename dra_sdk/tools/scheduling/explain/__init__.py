@@ -12,34 +12,21 @@ propose changes, and `trials` tries them. `explainer` puts it together.
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.explain.allocation_problem import ExplainError
-from dra_sdk.tools.scheduling.explain.explainer import explain, explain_outcome, explain_pod, explain_pod_outcome
+from dra_sdk.tools.scheduling.explain.explainer import explain, explain_outcome, explain_pod_outcome
 from dra_sdk.tools.scheduling.explain.explanation import (
-    AllocatedDevice,
-    Conflict,
     Explanation,
-    FailedDevices,
-    FunnelStage,
-    NodeReport,
     PodExplanation,
-    RequestReport,
     SuggestedChange,
 )
 from dra_sdk.tools.scheduling.explain.explanation_text import format_explanation, format_explanations
 
 __all__ = [
-    "AllocatedDevice",
-    "Conflict",
     "ExplainError",
     "Explanation",
-    "FailedDevices",
-    "FunnelStage",
-    "NodeReport",
     "PodExplanation",
-    "RequestReport",
     "SuggestedChange",
     "explain",
     "explain_outcome",
-    "explain_pod",
     "explain_pod_outcome",
     "format_explanation",
     "format_explanations",

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dra_sdk import cel
 from dra_sdk.cel.conjuncts import Conjunct, Edit, compared_with, without
+from dra_sdk.cel.fields import FieldValue
 from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
@@ -146,6 +147,12 @@ class _FailingConjunct:
         """Identifies the conjunct."""
         return self.selector.location, self.conjunct.offset
 
+    def values_of(self, device: Candidate) -> Iterator[FieldValue]:
+        """Yield what a device has in the fields of the conjunct, if a constant can be compared with it."""
+        for field in self.conjunct.fields(device.content.view):
+            if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
+                yield field
+
 
 _FailingConjuncts = tuple[_FailingConjunct, ...]
 
@@ -198,11 +205,9 @@ def _other_constants(
     """Propose the values that devices have in place of the constant in the conjunct."""
     values: Counter[Any] = Counter()
     raw: dict[str, Any] = {}
-    for device in blocked:
-        for field in failing.conjunct.fields(device.content.view):
-            if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
-                values[field.text] += 1
-                raw[field.text] = field.value
+    for field in (field for device in blocked for field in failing.values_of(device)):
+        values[field.text] += 1
+        raw[field.text] = field.value
     for text, _ in sorted(values.items(), key=lambda item: (_constant_order(raw[item[0]]), -item[1]))[:_MAX_CONSTANTS]:
         edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
         if edit is not None:
@@ -235,12 +240,8 @@ def _other_constants_together(
 
 def _edit_for(device: Candidate, failing: _FailingConjunct, text: str) -> Edit | None:
     """Return the edit after which a conjunct compares with the value that a device has; None if there is none."""
-    for field in failing.conjunct.fields(device.content.view):
-        if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
-            edit = compared_with(text, failing.conjunct, field.value)
-            if edit is not None:
-                return edit
-    return None
+    edits = (compared_with(text, failing.conjunct, field.value) for field in failing.values_of(device))
+    return next(filter(None, edits), None)
 
 
 def _constant_order(value: Any) -> Any:

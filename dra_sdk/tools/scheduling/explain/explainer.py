@@ -7,14 +7,13 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError, DeviceId
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results, with_status
 from dra_sdk.tools.scheduling.cluster.pod_requirements import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE, ObjectKey, Snapshot, display_name, object_key
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
-    AllocationAttempt,
     AllocationProblem,
     ExplainTarget,
     select_nodes,
@@ -44,7 +43,6 @@ from dra_sdk.tools.scheduling.explain.trials import ChangeTrials, ProposedChange
 
 _MAX_GROUPS: Final = 6
 """The largest number of groups of nodes on which changes are tried."""
-_DEFAULT_NAMESPACE: Final = "default"
 
 
 def explain(snapshot: Snapshot, claim: ObjectKey | str, node: str | None = None) -> Explanation:
@@ -62,13 +60,11 @@ def explain_outcome(outcome: SchedulingOutcome, claim: ObjectKey | str, node: st
     return _explain(target_of_claim(outcome, key), key, node)
 
 
-def explain_pod(snapshot: Snapshot, pod: ObjectKey | str, node: str | None = None) -> PodExplanation:
-    """Explain a pod and all its claims. ExplainError if there is no such pod or node."""
-    return explain_pod_outcome(schedule(snapshot), pod, node)
-
-
 def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: str | None = None) -> PodExplanation:
-    """Explain a pod of a snapshot that is already scheduled."""
+    """Explain a pod of a snapshot that is already scheduled, and all its claims.
+
+    ExplainError if there is no such pod or node.
+    """
     target = target_of_pod(outcome, parse_key(pod))
     assert target.placement is not None
     explanations = tuple(_explain(target, object_key(claim), node) for claim in target.claims)
@@ -88,7 +84,7 @@ def parse_key(text: ObjectKey | str) -> ObjectKey:
     if isinstance(text, tuple):
         return text
     namespace, slash, name = text.partition("/")
-    return (namespace, name) if slash else (_DEFAULT_NAMESPACE, namespace)
+    return (namespace, name) if slash else (DEFAULT_NAMESPACE, namespace)
 
 
 def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explanation:
@@ -108,7 +104,7 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
     fitting = next((inspection for inspection in inspections if inspection.report.fits), None)
     # An error on any node is an error for the pod, even if the claim fits on another node.
     if fitting is not None and not target.unschedulable_reason and not any(other.report.final for other in inspections):
-        return _explain_fit(target, problem, fitting, key, inspections)
+        return _explain_fit(target, problem, fitting, inspections)
     return _explain_failure(target, problem, inspections, key)
 
 
@@ -149,53 +145,38 @@ def _explain_allocated(target: ExplainTarget, claim: JSON) -> Explanation:
     reports: tuple[NodeReport, ...] = ()
     if node_name in nodes:
         reports = tuple(node.report for node in inspect_nodes(target.problem([claim], [nodes[node_name]]), {}))
-    got = _allocated_devices(claim_results(claim))
-    return Explanation(
-        display_name(key),
-        True,
-        success_summary(_title(target, key), got, node_name),
-        _pod_name(target),
-        node_name,
-        True,
-        got,
-        reports,
-    )
+    return _success(target, claim, node_name, reports, allocated=True)
 
 
-def _allocated_devices(results: Sequence[JSON]) -> tuple[AllocatedDevice, ...]:
-    return tuple(
+def _success(
+    target: ExplainTarget, claim: JSON, node_name: str, reports: tuple[NodeReport, ...], *, allocated: bool
+) -> Explanation:
+    """Return the explanation of a claim with an allocation."""
+    key = object_key(claim)
+    got = tuple(
         AllocatedDevice(
             result["request"],
             str(DeviceId.of(result)),
             bool(result.get("adminAccess")),
             result.get("consumedCapacity"),
         )
-        for result in results
+        for result in claim_results(claim)
     )
+    summary = success_summary(_title(target, key), got, node_name)
+    return Explanation(display_name(key), True, summary, _pod_name(target), node_name, allocated, got, reports)
 
 
 def _explain_fit(
     target: ExplainTarget,
     problem: AllocationProblem,
     fitting: NodeInspection,
-    key: ObjectKey,
     inspections: Sequence[NodeInspection],
 ) -> Explanation:
-    attempt: AllocationAttempt = problem.allocate_on(fitting.node)
-    assert attempt.allocations is not None
-    node_name = fitting.report.example
-    got = _allocated_devices(claim_results({"status": {"allocation": attempt.allocations[-1]}}))
+    allocations = problem.allocate_on(fitting.node).allocations
+    assert allocations is not None
     reports = tuple(merged_report(group) for group in group_nodes(inspections))
-    return Explanation(
-        display_name(key),
-        True,
-        success_summary(_title(target, key), got, node_name),
-        _pod_name(target),
-        node_name,
-        False,
-        got,
-        reports,
-    )
+    claim = with_status(problem.claim, allocation=allocations[-1])
+    return _success(target, claim, fitting.report.example, reports, allocated=False)
 
 
 def _explain_failure(

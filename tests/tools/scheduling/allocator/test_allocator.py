@@ -8,8 +8,8 @@ from dra_sdk.tools.scheduling.allocator import (
     Allocator,
     InvalidPoolsError,
     Inventory,
-    new_share_id,
 )
+from dra_sdk.tools.scheduling.allocator.allocator import new_share_id
 from tests.tools.scheduling.allocator.build import (
     a_slice,
     allocated,

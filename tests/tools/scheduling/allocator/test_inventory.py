@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.scheduling.allocator import AllocationError, Inventory, NodeDevices, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator import AllocationError, Inventory, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.inventory import NodeDevices
 from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT
 from dra_sdk.wire.profile import ServerProfile
 from tests.tools.scheduling.allocator.build import NEWER, a_slice, consumes, counter_sets, device, node, of_1_37

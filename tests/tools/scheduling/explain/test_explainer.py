@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.tools.scheduling.explain import ExplainError, SuggestedChange, explain, explain_pod
+from dra_sdk.tools.scheduling.explain import ExplainError, SuggestedChange, explain, explain_pod_outcome
 from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
 from dra_sdk.tools.scheduling.explain.explainer import suggest_changes
 from dra_sdk.tools.scheduling.explain.node_inspection import group_nodes, inspect_nodes
@@ -132,12 +132,14 @@ def test_one_node():
 
 
 def test_a_pod_with_several_claims():
-    found = explain_pod(situations.together(), "p")
+    found = explain_pod_outcome(schedule(situations.together()), "p")
     assert not found.satisfiable
     assert found.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together on 1 node"
     assert [each.claim for each in found.claims] == ["a", "c"]
     assert json.loads(json.dumps(found.to_json()))["claims"][1]["changes"]
-    runs = explain_pod(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c")), ("default", "p"))
+    runs = explain_pod_outcome(
+        schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))), ("default", "p")
+    )
     assert (runs.satisfiable, runs.node, runs.claims[0].pod) == (True, "n1", "p")
 
 
@@ -146,7 +148,7 @@ def test_extended_resources_are_explained_too():
     cls["spec"]["extendedResourceName"] = "example.com/gpu"
     wanting = pod("p")
     wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
-    found = explain_pod(cluster(gpus("n1"), cls, wanting), "p")
+    found = explain_pod_outcome(schedule(cluster(gpus("n1"), cls, wanting)), "p")
     assert not found.satisfiable
     assert found.claims[0].summary.endswith(
         "cannot be allocated on n1: request container-0-request-0: 2 of 2 of class fast, 3 needed"
@@ -158,7 +160,7 @@ def test_unknown_claims_pods_and_nodes():
     with pytest.raises(ExplainError, match="there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c"):
         explain(snapshot, "x")
     with pytest.raises(ExplainError, match="there is no pod ml/x that waits or runs; pods are: none"):
-        explain_pod(snapshot, "ml/x")
+        explain_pod_outcome(schedule(snapshot), "ml/x")
     with pytest.raises(ExplainError, match="there is no node n9; nodes are: n1, n2"):
         explain(snapshot, KEY, "n9")
 
