@@ -14,7 +14,7 @@ from typing import Any, Final
 from dra_sdk import cel
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
-from dra_sdk.tools.scheduling.allocator.consumable_capacity import CapacityArithmetic, CapacityRequest
+from dra_sdk.tools.scheduling.allocator.consumable_capacity import CapacityRequest
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, PoolDevice
 from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.quantities import parse_quantity
@@ -232,7 +232,7 @@ class _ClaimParser:
             amounts = {name: parse_quantity(value) for name, value in (capacity.get("requests") or {}).items()}
         except ValueError as error:
             raise self._error(request, f"capacity: {error}") from None
-        return CapacityRequest(amounts, CapacityArithmetic.of(self.features), f"claim {self.claim}, request {request}")
+        return CapacityRequest(amounts, self.features, f"claim {self.claim}, request {request}")
 
     def _derived_attributes(self, request: str, derived: Sequence[JSON]) -> Iterator[tuple[str, DerivedAttribute]]:
         for attribute in derived:

@@ -10,8 +10,7 @@ structured (1.36, 1.37).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent
@@ -39,26 +38,6 @@ class ConsumedCapacity(NamedTuple):
     available: int
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityArithmetic:
-    """How the scheduler calculates amounts.
-
-    exact: an amount that cannot be calculated exactly is an error.
-    fractional: steps may be thousandths, else they are whole numbers.
-    """
-
-    exact: bool = False
-    fractional: bool = False
-
-    @classmethod
-    def of(cls, features: SchedulerFeatures) -> Self:
-        """Return the arithmetic of a scheduler with these features."""
-        return cls(features.behaviour.exact_capacity, features.fractional_ranges)
-
-
-_OF_1_36: Final = CapacityArithmetic()
-
-
 class CapacityRequest:
     """The capacity that a request asks of each device.
 
@@ -66,12 +45,10 @@ class CapacityRequest:
     messages.
     """
 
-    __slots__ = ("_arithmetic", "_consumed", "amounts", "where")
+    __slots__ = ("_consumed", "_features", "amounts", "where")
 
-    def __init__(
-        self, amounts: Mapping[str, NanoQuantity], arithmetic: CapacityArithmetic = _OF_1_36, where: str = "request"
-    ) -> None:
-        self.amounts, self.where, self._arithmetic = amounts, where, arithmetic
+    def __init__(self, amounts: Mapping[str, NanoQuantity], features: SchedulerFeatures, where: str) -> None:
+        self.amounts, self.where, self._features = amounts, where, features
         self._consumed: dict[DeviceContent, tuple[ConsumedCapacity, ...] | None] = {}
 
     def consumed_from(self, content: DeviceContent) -> tuple[ConsumedCapacity, ...] | None:
@@ -84,7 +61,7 @@ class CapacityRequest:
 
     def _consume(self, content: DeviceContent) -> tuple[ConsumedCapacity, ...] | None:
         try:
-            return consumed_capacities(self.amounts, content.device.get("capacity"), self._arithmetic)
+            return consumed_capacities(self.amounts, content.device.get("capacity"), self._features)
         except AllocationError as error:
             raise AllocationError(f"{self.where}: {error}") from None
 
@@ -107,7 +84,7 @@ class CapacityRequest:
 def consumed_capacities(
     requested: Mapping[str, NanoQuantity],
     capacity: Mapping[str, Mapping[str, Any]] | None,
-    arithmetic: CapacityArithmetic = _OF_1_36,
+    features: SchedulerFeatures,
 ) -> tuple[ConsumedCapacity, ...] | None:
     """Return what a request consumes of each capacity of a device (`Device.capacity` of the API).
 
@@ -118,37 +95,37 @@ def consumed_capacities(
     if requested and any(name not in capacity for name in requested):
         return None
     # All amounts are calculated before any policy is checked, so that an error does not depend on the order.
-    consumed = [_consumed_capacity(name, requested.get(name), entry, arithmetic) for name, entry in capacity.items()]
-    if any(violates_policy(item.amount, capacity[item.name].get("requestPolicy"), arithmetic) for item in consumed):
+    consumed = [_consumed_capacity(name, requested.get(name), entry, features) for name, entry in capacity.items()]
+    if any(violates_policy(item.amount, capacity[item.name].get("requestPolicy"), features) for item in consumed):
         return None
     return tuple(consumed)
 
 
 def _consumed_capacity(
-    name: str, requested: NanoQuantity | None, capacity: Mapping[str, Any], arithmetic: CapacityArithmetic
+    name: str, requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
 ) -> ConsumedCapacity:
     try:
-        consumed = consumed_amount(requested, capacity, arithmetic)
+        consumed = consumed_amount(requested, capacity, features)
         return ConsumedCapacity(name, consumed, parse_quantity(capacity.get("value")).nano)
     except ValueError as error:
         raise AllocationError(f"capacity {name}: {error}") from None
 
 
 def consumed_amount(
-    requested: NanoQuantity | None, capacity: Mapping[str, Any], arithmetic: CapacityArithmetic = _OF_1_36
+    requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
 ) -> NanoQuantity:
     """Return what is consumed of a DeviceCapacity by a request for this amount, None for one that names no amount.
 
     ValueError if the amount cannot be calculated or is negative.
     """
-    consumed = _amount_by_policy(requested, capacity, arithmetic)
-    if arithmetic.exact and consumed.nano < 0:
+    consumed = _amount_by_policy(requested, capacity, features)
+    if features.behaviour.exact_capacity and consumed.nano < 0:
         raise ValueError(f"{consumed.text} is negative")
     return consumed
 
 
 def _amount_by_policy(
-    requested: NanoQuantity | None, capacity: Mapping[str, Any], arithmetic: CapacityArithmetic
+    requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
 ) -> NanoQuantity:
     policy = capacity.get("requestPolicy") or {}
     if requested is None:
@@ -156,7 +133,7 @@ def _amount_by_policy(
         return parse_quantity(capacity.get("value") if default is None else default)
     valid_range = policy.get("validRange")
     if valid_range is not None and valid_range.get("min") is not None:
-        return _round_to_range(requested, _ValidRange(valid_range, arithmetic))
+        return _round_to_range(requested, _ValidRange(valid_range, features))
     for value in policy.get("validValues") or []:
         if requested.nano <= parse_quantity(value).nano:
             return parse_quantity(value)
@@ -164,18 +141,22 @@ def _amount_by_policy(
 
 
 class _ValidRange:
-    """A CapacityRequestPolicyRange; `unit` is the unit in which steps are counted, in billionths."""
+    """A CapacityRequestPolicyRange.
 
-    __slots__ = ("arithmetic", "maximum", "minimum", "step", "unit")
+    `unit` is the unit in which steps are counted, in billionths; with `exact`, an amount that cannot be calculated
+    exactly is an error.
+    """
 
-    def __init__(self, raw: Mapping[str, Any], arithmetic: CapacityArithmetic) -> None:
+    __slots__ = ("exact", "maximum", "minimum", "step", "unit")
+
+    def __init__(self, raw: Mapping[str, Any], features: SchedulerFeatures) -> None:
         minimum, self.maximum, step = (
             parse_quantity(raw[key]) if raw.get(key) is not None else None for key in ("min", "max", "step")
         )
         self.minimum = minimum or parse_quantity(0)
-        self.step, self.arithmetic = step, arithmetic
+        self.step, self.exact = step, features.behaviour.exact_capacity
         bounds = [bound for bound in (minimum, self.maximum, step) if bound is not None]
-        in_thousandths = arithmetic.fractional and all(bound.thousandths is not None for bound in bounds)
+        in_thousandths = features.fractional_ranges and all(bound.thousandths is not None for bound in bounds)
         if step is not None and step.nano < NANOS_PER_MILLI:
             in_thousandths = False
         self.unit = NANOS_PER_MILLI if in_thousandths else NANOS_PER_UNIT
@@ -194,15 +175,13 @@ def _round_to_range(requested: NanoQuantity, valid_range: _ValidRange) -> NanoQu
     if count is None:
         raise ValueError(f"{requested.text} is not a multiple of 1m up to {MAX_INT64}m")
     rounded = minimum + step * -(-(count - minimum) // step)
-    if valid_range.arithmetic.exact and rounded > MAX_INT64:
+    if valid_range.exact and rounded > MAX_INT64:
         raise ValueError(f"{requested.text}, rounded up to whole steps of {valid_range.step.text}, is too large")
-    binary = valid_range.step.has_binary_suffix or not valid_range.arithmetic.exact
+    binary = valid_range.step.has_binary_suffix or not valid_range.exact
     return rounded_quantity(rounded * valid_range.unit, binary=binary)
 
 
-def violates_policy(
-    consumed: NanoQuantity, policy: Mapping[str, Any] | None, arithmetic: CapacityArithmetic = _OF_1_36
-) -> bool:
+def violates_policy(consumed: NanoQuantity, policy: Mapping[str, Any] | None, features: SchedulerFeatures) -> bool:
     """Return whether a CapacityRequestPolicy forbids this amount."""
     if not policy:
         return False
@@ -210,7 +189,7 @@ def violates_policy(
     if default is not None and consumed == parse_quantity(default):
         return False
     if (valid_range := policy.get("validRange")) is not None:
-        return _is_out_of_range(consumed, _ValidRange(valid_range, arithmetic))
+        return _is_out_of_range(consumed, _ValidRange(valid_range, features))
     values = policy.get("validValues") or ()
     return bool(values) and all(consumed.nano != parse_quantity(value).nano for value in values)
 

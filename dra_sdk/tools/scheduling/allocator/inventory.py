@@ -80,7 +80,6 @@ class Inventory:
         self.slices: Sequence[PoolSlice] = [PoolSlice(raw, order, contents) for order, raw in enumerate(tainted)]
         self._slices_by_pool: dict[PoolId, list[PoolSlice]] = {}
         self._index = _SliceIndex(features)
-        self._order = _local_devices_first if features.counter_sets_everywhere else _local_first
         for pool_slice in self.slices:
             self._slices_by_pool.setdefault(pool_slice.pool, []).append(pool_slice)
             self._index.add(pool_slice)
@@ -107,6 +106,11 @@ class Inventory:
             node_slices = sorted({*slices, *self._index.for_all_nodes.get(pool_id, ())}, key=self._order)
             pools += self._gather_pools(node_slices, node)
         return NodeDevices.of(pools)
+
+    def _order(self, pool_slice: PoolSlice) -> tuple[bool, int]:
+        """Sort slices of one node before shared ones, and before counter sets for every node."""
+        counter_sets = pool_slice.has_counter_sets and self._index.counter_sets_everywhere
+        return (not pool_slice.spec.get("nodeName") or counter_sets, pool_slice.order)
 
     def _gather_pools(self, node_slices: Sequence[PoolSlice], node: JSON | None) -> list[Pool]:
         all_slices = self._slices_by_pool[node_slices[0].pool]
@@ -143,22 +147,12 @@ class Inventory:
                 yield PoolProblem(*pool_id, "invalid", pool.invalid)
 
 
-def _local_first(pool_slice: PoolSlice) -> tuple[bool, int]:
-    """Sort slices of one node before shared ones."""
-    return (not pool_slice.spec.get("nodeName"), pool_slice.order)
-
-
-def _local_devices_first(pool_slice: PoolSlice) -> tuple[bool, int]:
-    """Sort slices with devices of one node before shared ones and those with counter sets."""
-    return (not pool_slice.spec.get("nodeName") or pool_slice.has_counter_sets, pool_slice.order)
-
-
 class _SliceIndex:
     """Which slices apply to which nodes."""
 
     def __init__(self, features: SchedulerFeatures) -> None:
         self._features = features
-        self._counter_sets_everywhere = features.counter_sets_everywhere
+        self.counter_sets_everywhere = features.counter_sets_everywhere
         self.for_all_nodes: dict[PoolId, list[PoolSlice]] = {}
         self._by_node: dict[str, list[PoolSlice]] = {}
         self._by_selector: dict[str, tuple[Mapping[str, Any], list[PoolSlice]]] = {}
@@ -177,7 +171,7 @@ class _SliceIndex:
             return
         if is_ignored_slice(pool_slice, features):
             return
-        if pool_slice.has_counter_sets and self._counter_sets_everywhere:
+        if pool_slice.has_counter_sets and self.counter_sets_everywhere:
             self.for_all_nodes.setdefault(pool_slice.pool, []).append(pool_slice)
         elif spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
             self._add_scope(pool_slice, spec)

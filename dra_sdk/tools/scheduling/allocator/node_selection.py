@@ -7,7 +7,9 @@ core/v1 NodeSelector.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from dra_sdk.model import JSON
@@ -95,15 +97,15 @@ def _term_matches(term: Mapping[str, Any], node: JSON) -> bool:
 
 
 def _check_expression(requirement: SelectorRequirement) -> None:
-    operator, values = requirement.get("operator"), requirement.get("values") or []
-    if operator not in _OPERATORS:
-        problem = f"operator {operator!r} is unknown: want one of {', '.join(_OPERATORS)}"
-    elif operator in {"In", "NotIn"} and not values:
-        problem = f"operator {operator} needs at least one value"
-    elif operator in {"Exists", "DoesNotExist"} and values:
-        problem = f"operator {operator} takes no values"
-    elif operator in {"Gt", "Lt"} and (len(values) != 1 or _parse_int(values[0]) is None):
-        problem = f"operator {operator} needs exactly one whole number"
+    name, values = requirement.get("operator"), requirement.get("values") or []
+    if name not in _OPERATORS:
+        problem = f"operator {name!r} is unknown: want one of {', '.join(_OPERATORS)}"
+    elif name in {"In", "NotIn"} and not values:
+        problem = f"operator {name} needs at least one value"
+    elif name in {"Exists", "DoesNotExist"} and values:
+        problem = f"operator {name} takes no values"
+    elif name in {"Gt", "Lt"} and (len(values) != 1 or _parse_int(values[0]) is None):
+        problem = f"operator {name} needs exactly one whole number"
     else:
         return
     raise AllocationError(f"node selector, requirement on {requirement.get('key')!r}: {problem}")
@@ -132,14 +134,9 @@ def _parse_int(text: str | None) -> int | None:
         return None
 
 
-def _is_greater(value: str | None, values: list[str]) -> bool:
+def _holds(compare: Callable[[int, int], bool], value: str | None, values: list[str]) -> bool:
     have, want = _parse_int(value), _parse_int(values[0])
-    return have is not None and want is not None and have > want
-
-
-def _is_less(value: str | None, values: list[str]) -> bool:
-    have, want = _parse_int(value), _parse_int(values[0])
-    return have is not None and want is not None and have < want
+    return have is not None and want is not None and compare(have, want)
 
 
 _OPERATORS: Final[Mapping[str, Callable[[str | None, list[str]], bool]]] = {
@@ -147,6 +144,6 @@ _OPERATORS: Final[Mapping[str, Callable[[str | None, list[str]], bool]]] = {
     "NotIn": lambda value, values: value is None or value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": _is_greater,
-    "Lt": _is_less,
+    "Gt": partial(_holds, operator.gt),
+    "Lt": partial(_holds, operator.lt),
 }

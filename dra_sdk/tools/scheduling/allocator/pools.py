@@ -132,7 +132,8 @@ def gather_pools(
     current.sort(key=lambda pool_slice: pool_slice.name)
     try:
         if not features.partitionable_devices:
-            return [_pool_without_counters(pool_id, current, node)]
+            check_device_names(current)
+            return [_with_slices(Pool(pool_id), current, node)]
         if features.behaviour.counters_with_devices:
             return list(_pools_per_slice(pool_id, current, node))
         counters_key = pool_id if features.behaviour.counters_per_driver else pool_id[1:]
@@ -147,11 +148,6 @@ def _incomplete_reason(complete: Sequence[PoolSlice], present: Sequence[PoolSlic
         return reason
     ignored = "those with compatibilityGroups are ignored while the feature DRADeviceCompatibilityGroups is off"
     return f"{reason}, {ignored}"
-
-
-def _pool_without_counters(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Pool:
-    check_device_names(current)
-    return _with_slices(Pool(pool_id), current, node)
 
 
 def _pools_per_slice(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Iterator[Pool]:

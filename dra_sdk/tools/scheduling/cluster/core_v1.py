@@ -149,6 +149,12 @@ class PodSpec(PartialObject):
     volumes: list[Volume] = Field(default_factory=list)
 
     @property
+    def required_nodes(self) -> JSON | None:
+        """The NodeSelector of the required node affinity, as JSON; None without one."""
+        affinity = self.affinity.node_affinity
+        return None if affinity is None or affinity.required is None else affinity.required.to_json()
+
+    @property
     def effective_priority(self) -> int:
         """`spec.priority`, which `with_priorities` sets by the pod's PriorityClass; 0 without it."""
         return self.priority or 0

@@ -22,7 +22,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, object_key, slices_by_pool
-from dra_sdk.tools.scheduling.cluster.what_if import DeviceTarget, NodeTemplate, no_such_device
+from dra_sdk.tools.scheduling.cluster.what_if import DeviceTarget, NodeTemplate, hypothetical_on, no_such_device
 
 _BOUND_TO_NODE: Final = {"DaemonSet", "Node"}
 """Controllers whose pods end with their node: static pods belong to the Node."""
@@ -41,8 +41,8 @@ def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
     bound = [pod for pod in pods if {owner.kind for owner in pod.metadata.owner_references or ()} & _BOUND_TO_NODE]
     left = with_recreated_pods(snapshot, [pod for pod in pods if not is_finished(pod)])
     deleted = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
-    hypothetical = [key for key, where in snapshot.hypothetical.items() if where == node]
-    left = without_hypothetical_allocations(left.without("Pod", *deleted).without("Node", ("", node)), hypothetical)
+    left = left.without("Pod", *deleted).without("Node", ("", node))
+    left = without_hypothetical_allocations(left, hypothetical_on(snapshot, node))
     lost = {key for raw_slice in template.slices for key in device_entries(raw_slice)}
     return _without_devices(left, lost)
 

@@ -117,8 +117,8 @@ def _is_selected(pod: Pod, node: JSON) -> bool:
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
         return False
-    affinity = pod.spec.affinity.node_affinity
-    return affinity is None or affinity.required is None or matches_node_selector(affinity.required.to_json(), node)
+    required = pod.spec.required_nodes
+    return required is None or matches_node_selector(required, node)
 
 
 def required_node_names(pod: Pod) -> Collection[str] | None:
@@ -126,8 +126,8 @@ def required_node_names(pod: Pod) -> Collection[str] | None:
 
     Every other node rejects the pod, and none raises an error for its selector.
     """
-    affinity = pod.spec.affinity.node_affinity
-    return None if affinity is None or affinity.required is None else named_nodes(affinity.required.to_json())
+    required = pod.spec.required_nodes
+    return None if required is None else named_nodes(required)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,11 @@ class _LocatedObject:
             where += f":{self.document.line([*self.path, *original_path(self.version, split_path(field))])}"
         return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
 
+    def second_definition(self, first: _LocatedObject) -> str:
+        """Return the problem that an object with the same name was read before."""
+        where = first.location("metadata.name").partition(": ")[0]
+        return f"{self.location('metadata.name')}: is also defined at {where}"
+
     def problem_line(self, problem: Problem) -> str:
         """Return a problem as a line of text; for a CEL expression, with its line and a pointer to the column."""
         what = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
@@ -227,8 +232,7 @@ class _SnapshotReader:
         pods = self.objects.setdefault("pods", {})
         for located, obj in self._workloads:
             if before := seen.get((kind_key(obj), object_key(obj))):
-                where = before.location("metadata.name").partition(": ")[0]
-                self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
+                self.problems.append(located.second_definition(before))
                 continue
             seen[kind_key(obj), object_key(obj)] = located
             made, notes = expand(obj, self.kinds, pods)
@@ -294,8 +298,7 @@ class _SnapshotReader:
         metadata = obj["metadata"]
         key = (metadata.get("namespace") or "", metadata["name"])
         if before := self._seen.get((kind, key)):
-            where = before.location("metadata.name").partition(": ")[0]
-            self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
+            self.problems.append(located.second_definition(before))
             return
         # What is stored says the same, and is kept in any case; the object as it was read need not be.
         self._seen[kind, key] = replace(located, obj=obj) if title(located.obj) == title(obj) else located

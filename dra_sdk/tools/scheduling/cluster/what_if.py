@@ -38,7 +38,6 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     object_key,
     slices_by_pool,
 )
-from dra_sdk.wire.profile import ServerProfile
 
 _IDENTITY_ATTRIBUTES: Final = ("uuid", "pciBusID", "pcieRoot", "serial", "index", "minor")
 """Attributes that identify a single device and say nothing about what it can do."""
@@ -278,7 +277,9 @@ def add_taint(snapshot: Snapshot, target: DeviceTarget, taint: JSON) -> Snapshot
 
     WhatIfError if there are no such devices, or if a cluster of this version would ignore the taint.
     """
-    _check_taints_enabled(snapshot.profile)
+    if not snapshot.profile.enabled("DRADeviceTaints"):
+        gate = f"feature gate DRADeviceTaints is off in Kubernetes {snapshot.profile.version}"
+        raise WhatIfError(f"a taint on a device would have no effect: {gate}")
     slices = tuple(_with_device_taints(raw_slice, target, taint) for raw_slice in snapshot.slices)
     if slices == snapshot.slices:
         if any(target.selects(device) for raw_slice in snapshot.slices for device in device_entries(raw_slice)):
@@ -295,13 +296,7 @@ def drain(snapshot: Snapshot, node: str) -> Snapshot:
     obj = _existing_node(snapshot, node)
     cordoned = obj | {"spec": (obj.get("spec") or {}) | {"unschedulable": True}}
     changed = with_recreated_pods(snapshot.with_objects([cordoned]), pods_to_evict(snapshot, node))
-    return without_hypothetical_allocations(changed, _hypothetical_on(snapshot, node))
-
-
-def _check_taints_enabled(profile: ServerProfile) -> None:
-    if not profile.enabled("DRADeviceTaints"):
-        gate = f"feature gate DRADeviceTaints is off in Kubernetes {profile.version}"
-        raise WhatIfError(f"a taint on a device would have no effect: {gate}")
+    return without_hypothetical_allocations(changed, hypothetical_on(snapshot, node))
 
 
 def _with_device_taints(raw_slice: JSON, target: DeviceTarget, taint: JSON) -> JSON:
@@ -328,7 +323,8 @@ def pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
             yield pod
 
 
-def _hypothetical_on(snapshot: Snapshot, node: str) -> list[ObjectKey]:
+def hypothetical_on(snapshot: Snapshot, node: str) -> list[ObjectKey]:
+    """Return the claims without a pod that were allocated on a node."""
     return [key for key, where in snapshot.hypothetical.items() if where == node]
 
 

@@ -144,18 +144,10 @@ def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -
         where = join_path(path)
         if not typed:
             problems += field_problems("PodTemplateSpec", use.template, profile, where)
-        problems += [_below(where, problem) for problem in template_problems(use.template, profile)]
+        value, found = read_as(Pod, {"metadata": {}, "spec": use.template.get("spec") or {}}, profile)
+        found += [] if value is None else validate_pod(value)
+        problems += [Problem(f"{where}.{problem.field}", problem.type, problem.detail) for problem in found]
     return problems
-
-
-def template_problems(template: JSON, profile: ServerProfile) -> list[Problem]:
-    """Return what is invalid in the pod of a template."""
-    value, problems = read_as(Pod, {"metadata": {}, "spec": template.get("spec") or {}}, profile)
-    return problems if value is None else [*problems, *validate_pod(value)]
-
-
-def _below(path: str, problem: Problem) -> Problem:
-    return Problem(f"{path}.{problem.field}", problem.type, problem.detail)
 
 
 # -- pods

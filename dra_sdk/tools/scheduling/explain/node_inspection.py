@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from dra_sdk.tools.scheduling.explain.request_inspection import (
     constraints_on,
     failing_requests,
 )
-from dra_sdk.tools.scheduling.explain.trials import REMOVED, constraint_path, with_value
+from dra_sdk.tools.scheduling.explain.trials import REMOVED, ObjectPath, constraint_path, with_value
 
 _MAX_VALUES: Final = 6
 _MAX_GROUPS: Final = 5
@@ -61,24 +62,16 @@ def _constraint_conflicts(
 ) -> Iterator[Conflict]:
     """Yield the constraints that each prevent the allocation, or all if only removing all of them helps."""
     count = len(problem.parsed_claim.constraints)
-    sufficient = [number for number in range(count) if _fits_without(problem, node, number)]
-    if not sufficient and count > 1:
-        unconstrained = with_value(problem.claim, constraint_path(0)[:-1], REMOVED)
-        sufficient = list(range(count)) if problem.allocate_on(node, [*problem.claims[:-1], unconstrained]).fits else []
+    sufficient = [number for number in range(count) if _fits_with(problem, node, constraint_path(number), REMOVED)]
+    if not sufficient and count > 1 and _fits_with(problem, node, constraint_path(0)[:-1], REMOVED):
+        sufficient = list(range(count))
     for index in sufficient:
         yield _constraint_conflict(problem, node, index, inspections)
 
 
-def _fits_without(problem: AllocationProblem, node: JSON, index: int) -> bool:
-    """Return whether the claim fits without this constraint."""
-    claim = with_value(problem.claim, constraint_path(index), REMOVED)
-    return problem.allocate_on(node, [*problem.claims[:-1], claim]).fits
-
-
-def _fits_with_only(problem: AllocationProblem, node: JSON, index: int) -> bool:
-    """Return whether the claim fits with this constraint and no other."""
-    kept = [value_at(problem.claim, constraint_path(index))]
-    claim = with_value(problem.claim, constraint_path(index)[:-1], kept)
+def _fits_with(problem: AllocationProblem, node: JSON, path: ObjectPath, value: Any) -> bool:
+    """Return whether the claim fits with another value at a path."""
+    claim = with_value(problem.claim, path, value)
     return problem.allocate_on(node, [*problem.claims[:-1], claim]).fits
 
 
@@ -94,7 +87,9 @@ def _constraint_conflict(
         if any(number == index for number, _ in constraints_on(problem.parsed_claim, inspection.request))
     ]
     rule = "no value is shared by enough devices" if match else "there are not enough different values"
-    if len(problem.parsed_claim.constraints) > 1 and _fits_with_only(problem, node, index):
+    alone = [value_at(problem.claim, constraint_path(index))]
+    is_one_of_several = len(problem.parsed_claim.constraints) > 1
+    if is_one_of_several and _fits_with(problem, node, constraint_path(index)[:-1], alone):
         rule = "cannot be met together with the other constraints"
     kind = "matchAttribute" if match else "distinctAttribute"
     return Conflict("constraint", f"constraint {index} ({kind} {name}): {rule}", tuple(details))
@@ -257,12 +252,12 @@ def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspecti
     """
     listed = list(inspections)
     groups: list[list[NodeInspection]] = []
-    for key in (_by_values, _by_reasons, _by_last_stage):
-        groups = _group_by(listed, key)
+    for of_request in (partial(_failure_reasons, values=True), partial(_failure_reasons, values=False), _last_stage):
+        groups = _group_by(listed, of_request)
         if len(groups) <= _MAX_GROUPS:
             break
     for group in groups:
-        group.sort(key=lambda one: one.distance)
+        group.sort(key=lambda inspection: inspection.distance)
     return sorted(groups, key=lambda group: (not group[0].report.final, not group[0].report.fits, group[0].distance))
 
 
@@ -271,25 +266,17 @@ def merged_report(group: Sequence[NodeInspection]) -> NodeReport:
     return replace(group[0].report, nodes=tuple(inspection.report.example for inspection in group))
 
 
-def _group_by(inspections: Iterable[NodeInspection], key: Callable[[NodeReport], Any]) -> list[list[NodeInspection]]:
+def _group_by(
+    inspections: Iterable[NodeInspection], of_request: Callable[[RequestReport], Any]
+) -> list[list[NodeInspection]]:
     groups: dict[Any, list[NodeInspection]] = {}
     for inspection in inspections:
-        groups.setdefault(key(inspection.report), []).append(inspection)
+        groups.setdefault(_grouping_key(inspection.report, of_request), []).append(inspection)
     return list(groups.values())
 
 
-def _by_values(report: NodeReport) -> Any:
-    """Group by reasons and the values that devices have."""
-    return _grouping_key(report, lambda request: _failure_reasons(request, values=True))
-
-
-def _by_reasons(report: NodeReport) -> Any:
-    """Group by reasons."""
-    return _grouping_key(report, lambda request: _failure_reasons(request, values=False))
-
-
 def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
-    """Return why devices fail, except devices of other classes."""
+    """Return why devices fail, except devices of other classes; with `values`, also the values that they have."""
     reasons = []
     for stage in report.stages:
         if stage.kind != "class" or stage.kept < (report.needed or 1):
@@ -304,12 +291,9 @@ def _distinct_details(drop: FailedDevices) -> tuple[str, ...]:
     return tuple(detail.partition(" (")[0] for detail in drop.details)
 
 
-def _by_last_stage(report: NodeReport) -> Any:
-    """Group by the last check that a device failed."""
-    return _grouping_key(
-        report,
-        lambda request: "" if request.enough else next((s.kind for s in reversed(request.stages) if s.drops), ""),
-    )
+def _last_stage(report: RequestReport) -> str:
+    """Return the last check that a device failed."""
+    return "" if report.enough else next((stage.kind for stage in reversed(report.stages) if stage.drops), "")
 
 
 def _grouping_key(report: NodeReport, of_request: Callable[[RequestReport], Any]) -> Any:

@@ -43,7 +43,7 @@ class InspectedSelector:
         self._request = request
         self._expression = problem.selectors.expression(self.text)
         self._features = problem.features.cel
-        #: Returns the result of each conjunct for a device; None if it fails, or costs too much.
+        #: Returns the result of each conjunct for a device, None if it fails or costs too much; CelCompileError.
         self.verdicts = cache(self._conjunct_verdicts)
         self._failures = cache(self._reasons)
 
@@ -59,10 +59,6 @@ class InspectedSelector:
             return f"class {self._request.class_name}, selector {self.number}"
         return f"request {self._request.reference}, selector {self.number}"
 
-    def conjuncts(self) -> tuple[Conjunct, ...]:
-        """Return its conjuncts; CelCompileError if it does not compile."""
-        return conjuncts(self.text, self._features)
-
     def __call__(self, candidate: Candidate) -> tuple[CheckFailure, ...]:
         """Return why a candidate is not selected."""
         return self._failures(candidate.content)
@@ -70,7 +66,9 @@ class InspectedSelector:
     def _conjunct_verdicts(self, content: DeviceContent) -> tuple[tuple[Conjunct, bool | None], ...]:
         costly = isinstance(self._expression.verdict(content), cel.CelCostError)
         limit = _MAX_CONJUNCT_COST if costly else cel.MAX_COST
-        return tuple((conjunct, conjunct.holds(content.view, limit)) for conjunct in self.conjuncts())
+        return tuple(
+            (conjunct, conjunct.holds(content.view, limit)) for conjunct in conjuncts(self.text, self._features)
+        )
 
     def _reasons(self, content: DeviceContent) -> tuple[CheckFailure, ...]:
         verdict = self._expression.verdict(content)
@@ -147,11 +145,6 @@ class RequestInspector:
             for pool, slices in slices_by_pool(self.problem.slices).items()
         }
 
-    @cached_property
-    def _total(self) -> int:
-        """The number of devices in the cluster."""
-        return sum(self._sizes.values())
-
     def selectors(self, request: Request) -> Iterator[InspectedSelector]:
         """Yield the selectors of a request, those of its class first."""
         for index in range(len(request.selectors)):
@@ -181,7 +174,7 @@ class RequestInspector:
             request.reference,
             request.class_name,
             request.count,
-            self._total,
+            sum(self._sizes.values()),
             accessible,
             tuple(funnel.stages),
             len(funnel.left),

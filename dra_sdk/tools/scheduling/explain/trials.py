@@ -28,25 +28,20 @@ _MAX_TOTAL_STEPS: Final = 500_000
 """The largest number of steps of all searches together; enough except for very hard problems."""
 
 
-def with_value(obj: JSON, path: ObjectPath, value: Any) -> JSON:
+def with_value(obj: Any, path: ObjectPath, value: Any) -> Any:
     """Return the object with another value at a path, or without it if the value is REMOVED; the rest is shared."""
-    changed: JSON = _with_value(obj, path, value)
-    return changed
-
-
-def _with_value(value: Any, path: ObjectPath, new_value: Any) -> Any:
     if not path:
-        return new_value
+        return value
     key, *rest = path
-    if isinstance(value, list):
+    if isinstance(obj, list):
         assert isinstance(key, int)
-        inner = _with_value(value[key], tuple(rest), new_value)
-        return value[:key] + ([] if inner is REMOVED else [inner]) + value[key + 1 :]
-    value = value or {}
-    inner = _with_value(value.get(key), tuple(rest), new_value)
+        inner = with_value(obj[key], tuple(rest), value)
+        return obj[:key] + ([] if inner is REMOVED else [inner]) + obj[key + 1 :]
+    obj = obj or {}
+    inner = with_value(obj.get(key), tuple(rest), value)
     if inner is REMOVED:
-        return {name: field for name, field in value.items() if name != key}
-    return {**value, key: inner}
+        return {name: field for name, field in obj.items() if name != key}
+    return {**obj, key: inner}
 
 
 def path_text(path: ObjectPath) -> str:

@@ -131,7 +131,7 @@ def device_html(device: DeviceTile, drawing: Drawing) -> Html:
         "li",
         tag("b", device.name),
         tag("small", _facts(device)) if full and _facts(device) else None,
-        *[drawing.chip(use.claim, f"{display_name(use.claim)}{_admin_suffix(use)}") for use in device.uses],
+        *[drawing.chip(use.claim, _user(use)) for use in device.uses],
         *([bar_html(bar, drawing) for bar in capacity_bars(device)] if device.shared else []),
         *[tag("span", text if full else text.rpartition(":")[0], class_="taint") for text in device.problems],
         **attributes,
@@ -140,7 +140,7 @@ def device_html(device: DeviceTile, drawing: Drawing) -> Html:
 
 def partition_html(device: DeviceTile, drawing: Drawing) -> Html:
     """Return a device that is a partition, in one line."""
-    chips = [drawing.chip(use.claim, f"{display_name(use.claim)}{_admin_suffix(use)}") for use in device.uses]
+    chips = [drawing.chip(use.claim, _user(use)) for use in device.uses]
     return tag("li", tag("small", partition_kind(device)), *chips, class_="part", title=device_tooltip(device))
 
 
@@ -176,8 +176,12 @@ def device_tooltip(device: DeviceTile) -> str:
 
 
 def _device_in_short(device: DeviceTile) -> str:
-    users = ", ".join(f"{display_name(use.claim)}{_admin_suffix(use)}" for use in device.uses)
+    users = ", ".join(map(_user, device.uses))
     return "; ".join([f"{device.name}: {users or 'free'}", *device.problems])
+
+
+def _user(use: DeviceUse) -> str:
+    return f"{display_name(use.claim)}{_admin_suffix(use)}"
 
 
 def _admin_suffix(use: DeviceUse) -> str:

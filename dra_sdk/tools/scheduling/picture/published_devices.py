@@ -167,7 +167,7 @@ def _device_tiles(
             device_id,
             selection.get("nodeName") or NO_SINGLE_NODE,
             _accessible_from(selection),
-            {key: _attribute_value(value) for key, value in (device.get("attributes") or {}).items()},
+            {key: next(iter(value.values()), None) for key, value in (device.get("attributes") or {}).items()},
             {key: Quantity(value["value"]) for key, value in (device.get("capacity") or {}).items()},
             bool(device.get("allowMultipleAllocations")),
             tuple(map(taint_text, device.get("taints") or ())),
@@ -188,10 +188,6 @@ def _accessible_from(selection: JSON) -> str:
     requirements = [rule for term in terms for kind in kinds for rule in term.get(kind) or ()]
     parts = [f"{rule['key']} {rule['operator']} {','.join(rule.get('values') or ())}".rstrip() for rule in requirements]
     return "nodes where " + " or ".join(parts)
-
-
-def _attribute_value(value: JSON) -> Any:
-    return next(iter(value.values()), None)
 
 
 def _consumed_counters(device: JSON) -> dict[tuple[str, str], Quantity]:
@@ -225,11 +221,8 @@ class AmountBar:
     @property
     def left(self) -> Quantity:
         """What no claim holds."""
-        return Quantity.of(self.total.value - self._used, binary=str(self.total).endswith("i"))
-
-    @property
-    def _used(self) -> Fraction:
-        return sum((part.value for _, part in self.parts), Fraction(0))
+        used = sum((part.value for _, part in self.parts), Fraction(0))
+        return Quantity.of(self.total.value - used, binary=str(self.total).endswith("i"))
 
     def share(self, amount: Quantity) -> float:
         """Return an amount as a percentage of the total."""

@@ -6,7 +6,6 @@ import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocationError, SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.consumable_capacity import (
-    CapacityArithmetic,
     CapacityRequest,
     consumed_capacities,
 )
@@ -18,18 +17,14 @@ VALUES = {"default": "2", "validValues": ["1", "2", "4"]}
 RANGE = {"default": "2", "validRange": {"min": "2", "max": "8", "step": "3"}}
 
 
-WHOLE, EXACT, FRACTIONAL = (
-    CapacityArithmetic(),
-    CapacityArithmetic(exact=True),
-    CapacityArithmetic(exact=True, fractional=True),
-)
+WHOLE, EXACT, FRACTIONAL = SchedulerFeatures(), of_1_37(DRAFractionalCapacityRange=False), of_1_37()
 
 
 def consumed(
     requested: str | None,
     policy: dict[str, Any] | None = None,
     value: str = "8",
-    arithmetic: CapacityArithmetic = WHOLE,
+    arithmetic: SchedulerFeatures = WHOLE,
 ) -> str | None:
     """What a request for memory consumes; None if it cannot be allocated."""
     capacity = {"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}}
@@ -59,19 +54,19 @@ def consumed(
 )
 @pytest.mark.parametrize("arithmetic", [WHOLE, EXACT, FRACTIONAL])
 def test_policies(
-    requested: str | None, policy: dict[str, Any] | None, text: str | None, arithmetic: CapacityArithmetic
+    requested: str | None, policy: dict[str, Any] | None, text: str | None, arithmetic: SchedulerFeatures
 ) -> None:
     assert consumed(requested, policy, arithmetic=arithmetic) == text
 
 
 @pytest.mark.parametrize("arithmetic", [WHOLE, EXACT, FRACTIONAL])
-def test_steps_with_a_binary_suffix(arithmetic: CapacityArithmetic) -> None:
+def test_steps_with_a_binary_suffix(arithmetic: SchedulerFeatures) -> None:
     policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
     assert consumed("1500Mi", policy, "8Gi", arithmetic) == "2Gi"
 
 
 @pytest.mark.parametrize(("arithmetic", "text"), [(WHOLE, "4Ki"), (EXACT, "4096"), (FRACTIONAL, "4096")])
-def test_since_1_37_a_rounded_amount_has_the_suffix_of_the_step(arithmetic: CapacityArithmetic, text: str) -> None:
+def test_since_1_37_a_rounded_amount_has_the_suffix_of_the_step(arithmetic: SchedulerFeatures, text: str) -> None:
     policy = {"default": "1024", "validRange": {"min": "1024", "step": "1024"}}
     assert consumed("4000", policy, "100k", arithmetic) == text
 
@@ -115,7 +110,7 @@ def test_rounding_beyond_the_largest_number_is_an_error() -> None:
 
 def test_a_negative_capacity_is_an_error_in_any_order() -> None:
     capacity = {"a": {"value": "1", "requestPolicy": {"default": "1", "validValues": ["1"]}}, "b": {"value": "-1"}}
-    assert consumed_capacities({"a": parse_quantity("2")}, capacity) is None
+    assert consumed_capacities({"a": parse_quantity("2")}, capacity, WHOLE) is None
     with pytest.raises(AllocationError, match="capacity b: -1 is negative"):
         consumed_capacities({"a": parse_quantity("2")}, capacity, EXACT)
 
@@ -126,42 +121,38 @@ def test_an_error_of_a_capacity_request_names_claim_and_request() -> None:
     assert capacity_request.raises_error_for(content)
     with pytest.raises(AllocationError, match="claim ns/c, request r: capacity memory: 150500u"):
         capacity_request.consumed_from(content)
-    assert not CapacityRequest({"memory": parse_quantity("150m")}, FRACTIONAL).raises_error_for(content)
+    assert not CapacityRequest({"memory": parse_quantity("150m")}, FRACTIONAL, "r").raises_error_for(content)
 
 
 def test_requests_that_fit_an_unused_device() -> None:
     content = ContentCache().get(DRIVER, device("a", capacity={"memory": "8"}))
-    assert [CapacityRequest({"memory": parse_quantity(each)}).fits_unused(content) for each in ("8", "9")] == [
+    assert [
+        CapacityRequest({"memory": parse_quantity(each)}, WHOLE, "r").fits_unused(content) for each in ("8", "9")
+    ] == [
         True,
         False,
     ]
-    assert not CapacityRequest({"cores": parse_quantity("1")}).fits_unused(content)
-
-
-def test_the_arithmetic_of_each_release() -> None:
-    assert CapacityArithmetic.of(SchedulerFeatures()) == WHOLE
-    assert CapacityArithmetic.of(of_1_37()) == FRACTIONAL
-    assert CapacityArithmetic.of(of_1_37(DRAFractionalCapacityRange=False)) == EXACT
+    assert not CapacityRequest({"cores": parse_quantity("1")}, WHOLE, "r").fits_unused(content)
 
 
 def test_a_missing_capacity_cannot_be_allocated() -> None:
-    assert consumed_capacities({"bandwidth": parse_quantity("1")}, {"memory": {"value": "1"}}) is None
-    assert consumed_capacities({"bandwidth": parse_quantity("1")}, None) is None
-    assert consumed_capacities({}, None) == ()
+    assert consumed_capacities({"bandwidth": parse_quantity("1")}, {"memory": {"value": "1"}}, WHOLE) is None
+    assert consumed_capacities({"bandwidth": parse_quantity("1")}, None, WHOLE) is None
+    assert consumed_capacities({}, None, WHOLE) == ()
 
 
 def test_without_a_request_all_capacity_is_consumed() -> None:
-    found = consumed_capacities({}, {"memory": {"value": "1Gi"}, "cores": {"value": "4"}})
+    found = consumed_capacities({}, {"memory": {"value": "1Gi"}, "cores": {"value": "4"}}, WHOLE)
     assert found
     assert {each.name: each.amount.nano == each.available for each in found} == {"memory": True, "cores": True}
 
 
 def test_an_invalid_capacity_is_named() -> None:
     with pytest.raises(AllocationError, match="capacity memory: 'much' is not a quantity"):
-        consumed_capacities({}, {"memory": {"value": "much"}})
+        consumed_capacities({}, {"memory": {"value": "much"}}, WHOLE)
 
 
 def test_a_capacity_request_is_computed_once_for_each_content() -> None:
-    contents, capacity_request = ContentCache(), CapacityRequest({"memory": parse_quantity("1")})
+    contents, capacity_request = ContentCache(), CapacityRequest({"memory": parse_quantity("1")}, WHOLE, "r")
     one, other = (contents.get(DRIVER, device(name, capacity={"memory": "4"})) for name in ("a", "b"))
     assert capacity_request.consumed_from(one) is capacity_request.consumed_from(other)
