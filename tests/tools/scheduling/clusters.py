@@ -42,7 +42,7 @@ def device(
     if attributes:
         made["attributes"] = values(attributes)
     if capacity:
-        made["capacity"] = {each: {"value": value} for each, value in capacity.items()}
+        made["capacity"] = {key: {"value": value} for key, value in capacity.items()}
     return made | more
 
 
@@ -112,7 +112,9 @@ def _part(gpu: int, profile: str, start: int, count: int) -> JSON:
 
 
 def device_class(name: str, *selectors: str) -> JSON:
-    return obj("DeviceClass", name, spec={"selectors": [{"cel": {"expression": each}} for each in selectors]})
+    return obj(
+        "DeviceClass", name, spec={"selectors": [{"cel": {"expression": expression}} for expression in selectors]}
+    )
 
 
 def exactly(name: str, cls: str, *selectors: str, count: int = 1, **more: Any) -> JSON:
@@ -120,7 +122,7 @@ def exactly(name: str, cls: str, *selectors: str, count: int = 1, **more: Any) -
     if more.get("allocationMode") == "All":
         del request["count"]
     if selectors:
-        request["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+        request["selectors"] = [{"cel": {"expression": expression}} for expression in selectors]
     return {"name": name, "exactly": request | more}
 
 
@@ -134,7 +136,7 @@ def claim(name: str, *requests: JSON, namespace: str = "default", constraints: I
 def with_devices(made: JSON, *results: tuple[str, str, str, str], node: str = "", pod: str = "", **more: Any) -> JSON:
     """The claim with this allocation; a result is (request, driver, pool, device)."""
     keys = ("request", "driver", "pool", "device")
-    allocation: JSON = {"devices": {"results": [dict(zip(keys, each, strict=True)) | more for each in results]}}
+    allocation: JSON = {"devices": {"results": [dict(zip(keys, fields, strict=True)) | more for fields in results]}}
     if node:
         terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
         allocation["nodeSelector"] = {"nodeSelectorTerms": terms}
@@ -146,8 +148,8 @@ def with_devices(made: JSON, *results: tuple[str, str, str, str], node: str = ""
 
 def pod(name: str, *claims: str, node: str = "", namespace: str = "default") -> JSON:
     spec: JSON = {
-        "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
-        "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}],
+        "resourceClaims": [{"name": name, "resourceClaimName": name} for name in claims],
+        "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": name} for name in claims]}}],
     }
     if node:
         spec["nodeName"] = node
@@ -166,6 +168,6 @@ CLASSES = (
 
 def cluster(*objects: JSON | Sequence[JSON], nodes: Sequence[str] = ()) -> Snapshot:
     """A snapshot of these objects, with the nodes that they name."""
-    flat = [one for each in objects for one in (each if isinstance(each, (list, tuple)) else [each])]
+    flat = [one for group in objects for one in (group if isinstance(group, (list, tuple)) else [group])]
     made = Snapshot(classes=CLASSES, nodes=tuple(map(bare_node, nodes))).with_objects(flat)
     return made.with_missing_nodes()[0]

@@ -28,9 +28,9 @@ def test_base_request(case: dict[str, Any]) -> None:
 def events(raw: list[Any]) -> list[Any]:
     """One event is a pair; several may stand together in a list."""
     flat: list[Any] = []
-    for each in raw:
-        together = all(isinstance(part, list) for part in each)
-        flat += each if together else [each]
+    for entry in raw:
+        together = all(isinstance(part, list) for part in entry)
+        flat += entry if together else [entry]
     return flat
 
 

@@ -68,7 +68,7 @@ def _values(counters: dict[str, str]) -> JSON:
 
 
 def cel(*expressions: str) -> list[JSON]:
-    return [{"cel": {"expression": each}} for each in expressions]
+    return [{"cel": {"expression": expression}} for expression in expressions]
 
 
 def device_class(name: str = "gpu", *expressions: str, config: list[JSON] | None = None) -> JSON:
@@ -97,7 +97,9 @@ def allocator(
 ) -> Allocator:
     found = [device_class()] if classes is None else classes
     inventory = Inventory(slices, features or SchedulerFeatures())
-    return Allocator(inventory, {each["metadata"]["name"]: each for each in found}, share_id=lambda: "share", **more)
+    return Allocator(
+        inventory, {raw_class["metadata"]["name"]: raw_class for raw_class in found}, share_id=lambda: "share", **more
+    )
 
 
 def allocated(
@@ -110,12 +112,12 @@ def names(allocations: list[JSON] | None) -> list[list[str]] | None:
     """The devices of each claim; None if they do not fit."""
     if allocations is None:
         return None
-    return [[result["device"] for result in each["devices"]["results"]] for each in allocations]
+    return [[result["device"] for result in allocation["devices"]["results"]] for allocation in allocations]
 
 
 def held(*devices: str, pool: str = "n1", **more: Any) -> JSON:
     """A claim that holds these devices."""
-    results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": each, **more} for each in devices]
+    results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": name, **more} for name in devices]
     return {"metadata": {"name": "holder"}, "status": {"allocation": {"devices": {"results": results}}}}
 
 

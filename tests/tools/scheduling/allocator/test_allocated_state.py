@@ -13,7 +13,7 @@ def share(share_id: str, **consumed: str) -> dict[str, object]:
 
 def test_claims_hold_the_devices_of_their_allocation() -> None:
     found = AllocatedState.of([held("gpu-0", "gpu-1"), claim(request("r"))])
-    assert {each.device for each in found.devices} == {"gpu-0", "gpu-1"}
+    assert {device.device for device in found.devices} == {"gpu-0", "gpu-1"}
     assert str(GPU) == "gpu.example.com/n1/gpu-0"
 
 
@@ -31,8 +31,8 @@ def test_shares_add_up() -> None:
 def test_removed_devices_are_free_again() -> None:
     claims = [held("gpu-1"), share("a", memory="1Gi"), share("b", memory="2Gi")]
     found = AllocatedState.of(claims)
-    for each in claims[:2]:
-        found.remove(each)
+    for released in claims[:2]:
+        found.remove(released)
     assert not found.devices
     assert found.share_ids == {GPU: {"b"}}
     found.remove(claims[2])

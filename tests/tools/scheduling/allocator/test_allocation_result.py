@@ -149,8 +149,8 @@ def of(
     found = allocated(allocator(devices, classes=classes, features=features), claim(*requests, config=entries or []))
     assert found
     return [
-        (each["source"], each.get("requests"), each["opaque"]["parameters"]["is"])
-        for each in found[0]["devices"]["config"]
+        (entry["source"], entry.get("requests"), entry["opaque"]["parameters"]["is"])
+        for entry in found[0]["devices"]["config"]
     ]
 
 

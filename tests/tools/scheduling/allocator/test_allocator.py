@@ -69,7 +69,7 @@ def test_many_claims_with_a_limited_cache() -> None:
     found = allocator(a_slice(device("a")))
     claims = [claim(request("r", count=1 + index % 2), name=f"c{index}") for index in range(200)]
     for _ in range(2):
-        assert [allocated(found, each) is not None for each in claims] == [True, False] * 100
+        assert [allocated(found, wanted) is not None for wanted in claims] == [True, False] * 100
 
 
 def test_an_invalid_pool_is_an_error_if_nothing_else_fits() -> None:
@@ -95,6 +95,6 @@ def test_every_share_gets_its_own_id() -> None:
     wanted = [claim(request("r", capacity={"requests": {"memory": "1"}}), name=name) for name in ("c", "d")]
     allocations = found.allocate(node(), wanted, AllocatedState())
     assert allocations
-    ids = {result["shareID"] for each in allocations for result in each["devices"]["results"]}
+    ids = {result["shareID"] for allocation in allocations for result in allocation["devices"]["results"]}
     assert len(ids) == 2
     assert len(new_share_id()) == 36

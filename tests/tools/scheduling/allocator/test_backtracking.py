@@ -58,7 +58,7 @@ def exact_count_device(
 
 
 def chosen(choices: DeviceChoices) -> list[str]:
-    return [each.candidate.id.device for each in choices.by_claim[0]]
+    return [choice.candidate.id.device for choice in choices.by_claim[0]]
 
 
 def test_one_device_after_the_other_is_tried() -> None:
@@ -141,7 +141,7 @@ NUMA = {"matchAttribute": f"{DRIVER}/numa"}
 
 
 def gpus(*numa: int) -> dict[str, Any]:
-    return a_slice(*(device(f"gpu-{index}", numa=each, n=index) for index, each in enumerate(numa)))
+    return a_slice(*(device(f"gpu-{index}", numa=numa_node, n=index) for index, numa_node in enumerate(numa)))
 
 
 def test_the_first_device_that_fits_is_taken() -> None:
@@ -181,7 +181,7 @@ def test_the_preferred_alternative_wins_unless_its_device_is_needed() -> None:
     assert names(allocated(found, claim(prefers))) == [["gpu-0"]]
     both = allocated(found, claim(prefers, only))
     assert both
-    assert [(each["request"], each["device"]) for each in both[0]["devices"]["results"]] == [
+    assert [(result["request"], result["device"]) for result in both[0]["devices"]["results"]] == [
         ("r/second", "gpu-1"),
         ("q", "gpu-0"),
     ]
@@ -286,7 +286,7 @@ def test_many_claims_with_many_devices() -> None:
 def test_lists_in_constraints_are_searched_as_the_scheduler_does() -> None:
     """A removed device may leave values that exclude another one; skipping combinations would change the result."""
     values = (["a", "b"], ["b"], ["a"])
-    devices = [{"name": f"d{index}", "attributes": {"x": {"strings": each}}} for index, each in enumerate(values)]
+    devices = [{"name": f"d{index}", "attributes": {"x": {"strings": strings}}} for index, strings in enumerate(values)]
     constraint = {"matchAttribute": f"{DRIVER}/x"}
     wanted = claim(request("r"), request("q"), request("p", 'device.driver == ""'), constraints=[constraint])
     assert allocated(allocator(a_slice(*devices)), wanted) is None

@@ -48,7 +48,9 @@ def test_all_devices_have_no_count() -> None:
 def test_alternatives_stay_in_order_of_preference() -> None:
     parsed = parse(first_available("r", big=exact_request(count=2), small=exact_request()))
     assert parsed.groups[0].prioritized
-    assert [(each.reference, each.base_name, each.count) for each in parsed.requests] == [
+    assert [
+        (parsed_request.reference, parsed_request.base_name, parsed_request.count) for parsed_request in parsed.requests
+    ] == [
         ("r/big", "r", 2),
         ("r/small", "r", 1),
     ]
@@ -121,7 +123,9 @@ def derived(expression: str) -> DerivedAttribute:
 
 
 def test_a_derived_value_is_computed_once_for_equal_devices() -> None:
-    one, like, other = (each.device for each in candidates(a_slice(*(device(n, m=m) for n, m in ("ax", "bx", "cy")))))
+    one, like, other = (
+        candidate.device for candidate in candidates(a_slice(*(device(n, m=m) for n, m in ("ax", "bx", "cy"))))
+    )
     found = derived(f'device.attributes["{DRIVER}"].m + "!"')
     assert found.value_for(one) == {"string": "x!"}
     assert found.value_for(like) is found.value_for(one)

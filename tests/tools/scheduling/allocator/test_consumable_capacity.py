@@ -127,7 +127,7 @@ def test_an_error_of_a_capacity_request_names_claim_and_request() -> None:
 def test_requests_that_fit_an_unused_device() -> None:
     content = ContentCache().get(DRIVER, device("a", capacity={"memory": "8"}))
     assert [
-        CapacityRequest({"memory": parse_quantity(each)}, WHOLE, "r").fits_unused(content) for each in ("8", "9")
+        CapacityRequest({"memory": parse_quantity(amount)}, WHOLE, "r").fits_unused(content) for amount in ("8", "9")
     ] == [
         True,
         False,
@@ -144,7 +144,10 @@ def test_a_missing_capacity_cannot_be_allocated() -> None:
 def test_without_a_request_all_capacity_is_consumed() -> None:
     found = consumed_capacities({}, {"memory": {"value": "1Gi"}, "cores": {"value": "4"}}, WHOLE)
     assert found
-    assert {each.name: each.amount.nano == each.available for each in found} == {"memory": True, "cores": True}
+    assert {consumption.name: consumption.amount.nano == consumption.available for consumption in found} == {
+        "memory": True,
+        "cores": True,
+    }
 
 
 def test_an_invalid_capacity_is_named() -> None:

@@ -36,7 +36,8 @@ class ClaimsUnderTest:
     ) -> None:
         features = features or SchedulerFeatures()
         self.parsed_claims: list[ParsedClaim] = [
-            parse_claim(claim(each, **devices), {"gpu": device_class()}, features) for each in raw or [request("r")]
+            parse_claim(claim(raw_request, **devices), {"gpu": device_class()}, features)
+            for raw_request in raw or [request("r")]
         ]
         self.choices = DeviceChoices(self.parsed_claims, held or AllocatedState(), features)
 
@@ -52,7 +53,7 @@ def test_a_device_is_chosen_once() -> None:
     assert claims.choose(gpu, 1) is None
     claims.choices.undo(choice)
     assert isinstance(claims.choose(gpu, 1), DeviceChoice)
-    assert [len(each) for each in claims.choices.by_claim] == [0, 1]
+    assert [len(chosen) for chosen in claims.choices.by_claim] == [0, 1]
 
 
 def test_allocated_devices_are_in_use_except_for_admin_access() -> None:
@@ -139,10 +140,10 @@ def memory(value: str) -> dict[str, Any]:
 
 def test_shares_fill_a_device() -> None:
     (gpu,) = candidates(a_slice(shared("a", capacity={"memory": "4"})))
-    claims = ClaimsUnderTest(*(request("r", capacity=memory(each)) for each in ("3", "2", "1")))
+    claims = ClaimsUnderTest(*(request("r", capacity=memory(amount)) for amount in ("3", "2", "1")))
     first = claims.choose(gpu, required=True)
     assert isinstance(first, DeviceChoice)
-    assert [(each.name, each.amount.text) for each in first.consumed] == [("memory", "3")]
+    assert [(consumption.name, consumption.amount.text) for consumption in first.consumed] == [("memory", "3")]
     assert claims.choose(gpu, 1, required=True) is None
     assert isinstance(claims.choose(gpu, 2, required=True), DeviceChoice)
 
@@ -183,8 +184,8 @@ def test_since_1_37_a_share_without_capacity_keeps_the_counters(features: Schedu
 
 def test_devices_with_incompatible_groups() -> None:
     devices = [device(name) | consumes(memory="1") for name in ("a", "b")]
-    for each, groups in zip(devices, ("x", "y"), strict=True):
-        each["consumesCounters"][0]["compatibilityGroups"] = [groups]
+    for raw_device, groups in zip(devices, ("x", "y"), strict=True):
+        raw_device["consumesCounters"][0]["compatibilityGroups"] = [groups]
     slices = counter_sets(set={"memory": "9"}), a_slice(*devices, count=2)
     a, b = candidates(*slices, features=NEWER)
     claims = ClaimsUnderTest(request("r"), request("r"), features=NEWER)
@@ -207,7 +208,7 @@ def test_a_device_that_skips_operations_needs_a_node_that_supports_it() -> None:
 def test_with_derived_attributes_every_choice_is_tried() -> None:
     derived = [{"name": "a.example.com/x", "expression": "device.driver"}]
     claims = ClaimsUnderTest(request("r", derivedAttributes=derived), request("r"), features=NEWER)
-    assert [claims.choices.depends_on_undone(each) for each in (0, 1)] == [True, False]
+    assert [claims.choices.depends_on_undone(index) for index in (0, 1)] == [True, False]
 
 
 def test_since_1_37_mode_all_includes_full_devices() -> None:

@@ -69,7 +69,7 @@ def test_invalid_capacities_are_not_scalar() -> None:
 def test_a_slice_knows_its_pool() -> None:
     found = PoolSlice(a_slice(device("a"), device("b"), pool="p", count=3, generation=7), 0, ContentCache())
     assert (found.pool, found.generation, found.count) == ((DRIVER, "p"), 7, 3)
-    assert [str(each.id) for each in found.devices] == [f"{DRIVER}/p/a", f"{DRIVER}/p/b"]
+    assert [str(pool_device.id) for pool_device in found.devices] == [f"{DRIVER}/p/a", f"{DRIVER}/p/b"]
 
 
 def test_a_slice_of_counter_sets_has_no_devices() -> None:

@@ -56,7 +56,7 @@ def test_the_number_of_devices_is_the_same_on_every_node() -> None:
 def test_mode_all_includes_selected_devices_in_use() -> None:
     (need,) = on(needs_of(request("r", 'device.attributes["gpu.example.com"].n > 0', **ALL)), a_slice(*many(4)))
     assert need.all_devices
-    assert [each.id.device for each in need.all_devices] == ["gpu-1", "gpu-2", "gpu-3"]
+    assert [candidate.id.device for candidate in need.all_devices] == ["gpu-1", "gpu-2", "gpu-3"]
     assert need.count == 3
 
 
@@ -146,7 +146,7 @@ def test_too_few_devices_are_detected() -> None:
 
 def test_admin_access_does_not_need_free_devices() -> None:
     first, _ = need(request("r", adminAccess=True))
-    assert not has_too_few_devices(first, GPUS, {each.id for each in GPUS})
+    assert not has_too_few_devices(first, GPUS, {gpu.id for gpu in GPUS})
 
 
 def test_selected_devices_are_counted() -> None:

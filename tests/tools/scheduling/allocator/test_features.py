@@ -94,10 +94,10 @@ def test_the_oldest_allocator_that_supports_all_features_is_chosen(
 
 def test_the_stable_allocator_keeps_counter_sets_everywhere() -> None:
     off = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
-    found = [SchedulerFeatures.of(ServerProfile.of(*each)) for each in (("1.36",), ("1.37",), ("1.37", off))]
-    assert [each.counter_sets_everywhere for each in found] == [True, False, True]
+    found = [SchedulerFeatures.of(ServerProfile.of(*arguments)) for arguments in (("1.36",), ("1.37",), ("1.37", off))]
+    assert [features.counter_sets_everywhere for features in found] == [True, False, True]
 
 
 def test_since_1_37_selectors_always_support_lists() -> None:
-    found = [SchedulerFeatures.of(ServerProfile.of(each)).cel.list_type_attributes for each in ("1.36", "1.37")]
+    found = [SchedulerFeatures.of(ServerProfile.of(version)).cel.list_type_attributes for version in ("1.36", "1.37")]
     assert found == [False, True]

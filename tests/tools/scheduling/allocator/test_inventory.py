@@ -14,7 +14,7 @@ ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator"
 
 
 def devices(node_devices: NodeDevices) -> list[str]:
-    return [each.id.device for each in node_devices.candidates if each.on_node]
+    return [candidate.id.device for candidate in node_devices.candidates if candidate.on_node]
 
 
 def accessible_devices(
@@ -119,7 +119,7 @@ def test_slices_with_compatibility_groups_need_the_feature() -> None:
     on, off = Inventory(slices, NEWER), Inventory(slices, of_1_37())
     assert devices(on.node_devices(node())) == ["a", "b"]
     assert devices(off.node_devices(node())) == []
-    ((kind, reason),) = [(each.kind, each.reason) for each in off.problems]
+    ((kind, reason),) = [(problem.kind, problem.reason) for problem in off.problems]
     reason_off = "those with compatibilityGroups are ignored while the feature DRADeviceCompatibilityGroups is off"
     assert (kind, reason) == ("incomplete", f"2 of 3 slices of generation 1 exist, {reason_off}")
     assert devices(Inventory(slices).node_devices(node())) == ["a", "b"]
@@ -150,7 +150,7 @@ def test_problems_of_pools() -> None:
             a_slice(device("a"), pool="p4"),
         ]
     )
-    assert [(each.pool, each.kind, each.reason) for each in inventory.problems] == [
+    assert [(problem.pool, problem.kind, problem.reason) for problem in inventory.problems] == [
         ("p1", "incomplete", "1 of 2 slices of generation 1 exist"),
         ("p2", "invalid", "duplicate device name a"),
         ("p3", "obsolete", "slice s1 is of generation 1, the newest is 2"),

@@ -89,7 +89,7 @@ def test_node_name_then_all_nodes_then_node_selector() -> None:
 
 def test_declared_features_of_a_node() -> None:
     able = NODE | {"status": {"declaredFeatures": ["A", "B"]}}
-    assert [declares_feature(able, each) for each in "ABC"] == [True, True, False]
+    assert [declares_feature(able, feature) for feature in "ABC"] == [True, True, False]
     assert not declares_feature(NODE, "A")
 
 

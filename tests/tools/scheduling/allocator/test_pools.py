@@ -29,7 +29,7 @@ def devices(pool: Pool | None) -> list[str]:
     assert pool
     assert not pool.incomplete
     assert not pool.invalid
-    return [each.id.device for each in pool.candidates]
+    return [candidate.id.device for candidate in pool.candidates]
 
 
 def test_devices_are_sorted_by_the_name_of_their_slice() -> None:
@@ -84,7 +84,7 @@ def test_devices_on_other_nodes_use_the_same_counters() -> None:
     found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(other,))
     assert found
     assert found.counters == {("set", "memory"): 4 * NANOS_PER_UNIT}
-    assert [each.id.device for each in found.counter_consumers] == ["a", "b"]
+    assert [consumer.id.device for consumer in found.counter_consumers] == ["a", "b"]
     broken = a_slice(device("b") | consumes("none", x="1"), name="s2", count=3, nodeName="n2")
     found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(broken,))
     assert found
@@ -107,18 +107,18 @@ def mixed(name: str, *devices: dict[str, Any], memory: str = "4", count: int = 2
 def test_in_1_34_each_slice_has_its_own_counters() -> None:
     first = mixed("s1", device("a") | consumes(memory="1"), device("plain"))
     found = pools(OF_1_34, first, mixed("s2", device("b") | consumes(memory="1"), memory="9"))
-    assert [devices(each) for each in found] == [["a", "plain"], ["b"]]
-    assert [each.counters for each in found] == [
+    assert [devices(pool) for pool in found] == [["a", "plain"], ["b"]]
+    assert [pool.counters for pool in found] == [
         {("set", "memory"): 4 * NANOS_PER_UNIT},
         {("set", "memory"): 9 * NANOS_PER_UNIT},
     ]
     assert found[0].counters_key != found[1].counters_key
-    assert {each.name for each in found} == {"gpu.example.com/n1"}
+    assert {pool.name for pool in found} == {"gpu.example.com/n1"}
 
 
 def test_in_1_34_one_bad_slice_makes_the_whole_pool_bad() -> None:
     binds = device("b") | {"bindingConditions": ["ready"]}
-    assert [each.has_binding_conditions for each in pools(OF_1_34, mixed("s1", device("a")), mixed("s2", binds))] == [
+    assert [pool.has_binding_conditions for pool in pools(OF_1_34, mixed("s1", device("a")), mixed("s2", binds))] == [
         True,
         True,
     ]
@@ -126,7 +126,7 @@ def test_in_1_34_one_bad_slice_makes_the_whole_pool_bad() -> None:
     assert twice.invalid == "duplicate device name a"
     (elsewhere,) = pools(OF_1_34, mixed("s1", device("a")), a_slice(device("b") | consumes(memory="1"), count=2))
     assert elsewhere.invalid == "device b: counter set set not found"
-    assert [each.incomplete for each in pools(OF_1_34, mixed("s1", device("a")))] == [
+    assert [pool.incomplete for pool in pools(OF_1_34, mixed("s1", device("a")))] == [
         "1 of 2 slices of generation 1 exist"
     ]
 
@@ -139,7 +139,7 @@ def test_devices_of_a_slice_can_be_for_different_nodes() -> None:
     here, there = device("a") | {"nodeName": "n1"}, device("b") | {"nodeName": "n2"}
     found = only_pool(a_slice(here, there, perDeviceNodeSelection=True))
     assert found
-    assert [(each.id.device, each.on_node) for each in found.candidates] == [("a", True), ("b", False)]
+    assert [(candidate.id.device, candidate.on_node) for candidate in found.candidates] == [("a", True), ("b", False)]
 
 
 def test_a_pool_with_binding_conditions() -> None:

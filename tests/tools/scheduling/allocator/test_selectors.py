@@ -122,7 +122,7 @@ def test_expressions_that_may_read_any_field(expression: str) -> None:
 
 def representatives(fields: tuple[FieldRef, ...] | None, *devices: dict[str, Any], driver: str = DRIVER) -> int:
     contents, equivalent = ContentCache(), EquivalentContents(fields)
-    return len({equivalent.representative_of(contents.get(driver, each)) for each in devices})
+    return len({equivalent.representative_of(contents.get(driver, raw_device)) for raw_device in devices})
 
 
 def test_one_device_represents_those_with_equal_referenced_fields() -> None:

@@ -54,7 +54,7 @@ def test_allocated_devices_reduce_the_available_counters() -> None:
 
 
 def test_shares_of_a_device_count_once() -> None:
-    shares = [held("a", shareID=each) for each in ("x", "y")]
+    shares = [held("a", shareID=share) for share in ("x", "y")]
     assert available_counters(pool(), AllocatedState.of(shares)).counters[MEMORY] == 2 * NANOS_PER_UNIT
 
 
@@ -79,8 +79,8 @@ def test_overdrawn_counters_have_nothing_available() -> None:
 def other_pool(memory: str, features: SchedulerFeatures) -> Pool:
     """The same pool of another driver."""
     slices = [counter_sets(set={"memory": memory}), a_slice(device("a") | consumes(memory="2"), count=2)]
-    for each in slices:
-        each["spec"]["driver"] = "other.example.com"
+    for raw_slice in slices:
+        raw_slice["spec"]["driver"] = "other.example.com"
     return Inventory(slices, features).node_devices(node()).pools[0]
 
 
@@ -148,7 +148,7 @@ def test_devices_without_groups_are_compatible_with_each_other() -> None:
     plain, like, other = candidates_of(grouped("a"), grouped("b"), grouped("c", "x"))
     groups = CompatibilityGroups(AllocatedState())
     groups.place(plain.pool, plain.device)
-    assert [admitted(groups, each) for each in (like, other)] == [True, False]
+    assert [admitted(groups, candidate) for candidate in (like, other)] == [True, False]
 
 
 def test_counter_sets_do_not_affect_each_other() -> None:
@@ -162,7 +162,7 @@ def test_counter_sets_do_not_affect_each_other() -> None:
 def test_groups_of_allocated_devices_count(share: dict[str, str]) -> None:
     _, same, other, plain = candidates_of(grouped("a", "x"), grouped("b", "x"), grouped("c", "y"), grouped("d"))
     groups = CompatibilityGroups(AllocatedState.of([held("a", **share)]))
-    assert [admitted(groups, each) for each in (same, other, plain)] == [True, False, False]
+    assert [admitted(groups, candidate) for candidate in (same, other, plain)] == [True, False, False]
 
 
 def test_without_a_common_group_no_device_is_compatible() -> None:

@@ -38,21 +38,21 @@ def features(case: dict[str, Any]) -> SchedulerFeatures:
 
 def allocated(case: dict[str, Any]) -> AllocatedState:
     made = AllocatedState()
-    made.devices = {DeviceId(**each) for each in case["allocatedDevices"]}
-    for each in case["allocatedSharedDevices"]:
-        made.share_ids[DeviceId(each["driver"], each["pool"], each["device"])] = {each["shareID"]}
-    for each in case["allocatedCapacity"]:
-        made.consume(DeviceId(each["driver"], each["pool"], each["device"]), each["consumedCapacity"])
+    made.devices = {DeviceId(**raw_id) for raw_id in case["allocatedDevices"]}
+    for share in case["allocatedSharedDevices"]:
+        made.share_ids[DeviceId(share["driver"], share["pool"], share["device"])] = {share["shareID"]}
+    for entry in case["allocatedCapacity"]:
+        made.consume(DeviceId(entry["driver"], entry["pool"], entry["device"]), entry["consumedCapacity"])
     return made
 
 
 def canonical(value: Any, name: str = "") -> Any:
     """Quantities in canonical form, without empty lists."""
     if name == "consumedCapacity":
-        return {key: str(Quantity(each)) for key, each in value.items()}
+        return {key: str(Quantity(item)) for key, item in value.items()}
     if isinstance(value, dict):
-        return {key: canonical(each, key) for key, each in sorted(value.items()) if each not in (None, [], {})}
-    return [canonical(each) for each in value] if isinstance(value, list) else value
+        return {key: canonical(item, key) for key, item in sorted(value.items()) if item not in (None, [], {})}
+    return [canonical(item) for item in value] if isinstance(value, list) else value
 
 
 def unordered(allocation: dict[str, Any]) -> Any:
@@ -62,7 +62,7 @@ def unordered(allocation: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("case", parameters("allocator-cases"))
 def test_upstream_case(case: dict[str, Any]) -> None:
-    classes = {each["metadata"]["name"]: each for each in case["deviceClasses"]}
+    classes = {raw_class["metadata"]["name"]: raw_class for raw_class in case["deviceClasses"]}
     allocator = Allocator(Inventory(case["resourceSlices"], features(case)), classes, share_id=lambda: SHARE)
     expected, observed = case["expect"], case["observed"]["experimental"]
     if expected["errorContains"]:
@@ -73,7 +73,7 @@ def test_upstream_case(case: dict[str, Any]) -> None:
         found = allocator.allocate(case["node"], case["claims"], allocated(case)) or []
         assert len(found) == len(expected["results"])
         for have, want in zip(found, expected["results"], strict=True):
-            compare = unordered if want["match"] == "unordered" else lambda each: each
+            compare = unordered if want["match"] == "unordered" else lambda listed: listed
             assert compare(canonical(have)) == compare(canonical(want["allocation"]))
         # What upstream's allocator really returned, in order.
         assert canonical(found) == canonical(observed.get("allocations") or [])

@@ -46,17 +46,17 @@ def text_of(schema: dict[str, Any]) -> str:
 def kind_names(definitions: dict[str, Any]) -> dict[tuple[str, str], str]:
     """The name of the type of each API version and kind."""
     return {
-        ("/".join(filter(None, (each["group"], each["version"]))), each["kind"]): name
+        ("/".join(filter(None, (group_kind["group"], group_kind["version"]))), group_kind["kind"]): name
         for name, schema in definitions.items()
-        for each in schema.get("x-kubernetes-group-version-kind", ())
+        for group_kind in schema.get("x-kubernetes-group-version-kind", ())
     }
 
 
 def referred(schema: dict[str, Any]) -> list[str]:
     """The types of the fields of a type."""
     found = []
-    for each in schema.get("properties", {}).values():
-        inner = each
+    for schema_of_field in schema.get("properties", {}).values():
+        inner = schema_of_field
         while "$ref" not in inner and ("items" in inner or "additionalProperties" in inner):
             inner = inner.get("items") or inner["additionalProperties"]
         if "$ref" in inner:
@@ -82,12 +82,14 @@ def main(arguments: list[str]) -> None:
             name = todo.pop()
             if seen.setdefault(short(name), name) != name:
                 raise ValueError(f"{seen[short(name)]} and {name} have the same short name")
-            fields = {field: text_of(each) for field, each in definitions[name].get("properties", {}).items()}
+            fields = {field: text_of(schema) for field, schema in definitions[name].get("properties", {}).items()}
             known = types.setdefault(short(name), {})
             if number:
                 since |= {f"{short(name)}.{field}": int(minor) for field in fields if field not in known}
             known |= fields
-            todo += [each for each in referred(definitions[name]) if short(each) not in {*SCALARS, *seen}]
+            todo += [
+                reference for reference in referred(definitions[name]) if short(reference) not in {*SCALARS, *seen}
+            ]
     written = {"kinds": {key: sorted(kinds[key]) for key in sorted(kinds)}, "since": since, "types": types}
     TARGET.write_text(json.dumps(written, sort_keys=True, separators=(",", ":")) + "\n", encoding="utf-8")
 

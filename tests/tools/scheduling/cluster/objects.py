@@ -60,8 +60,8 @@ def template(name: str, *requests: JSON, namespace: str = "default", **metadata:
 
 def pod(name: str, *, claims: Any = (), templates: Any = (), namespace: str = "default", **spec: Any) -> JSON:
     """A pod that uses claims, and claims from templates, each under its own name."""
-    entries = [{"name": each, "resourceClaimName": each} for each in claims]
-    entries += [{"name": each, "resourceClaimTemplateName": each} for each in templates]
+    entries = [{"name": name, "resourceClaimName": name} for name in claims]
+    entries += [{"name": name, "resourceClaimTemplateName": name} for name in templates]
     return obj("Pod", name, {"containers": [{"name": "main"}], "resourceClaims": entries, **spec}, namespace)
 
 
@@ -82,22 +82,23 @@ def cluster(*objects: JSON, **more: Any) -> Snapshot:
 
 def allocated(made: JSON, *devices: str, on: str = "node-a", pods: Any = (), **extra: Any) -> JSON:
     """The claim with these devices of the pool of node `on`, reserved for these pods."""
-    results = [{"request": "gpu", "driver": DRIVER, "pool": on, "device": each, **extra} for each in devices]
+    results = [{"request": "gpu", "driver": DRIVER, "pool": on, "device": device, **extra} for device in devices]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
     allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
     status: JSON = {"allocation": allocation}
     if pods:
-        status["reservedFor"] = [{"resource": "pods", "name": each, "uid": f"{each}-uid"} for each in pods]
+        status["reservedFor"] = [{"resource": "pods", "name": name, "uid": f"{name}-uid"} for name in pods]
     return made | {"status": status}
 
 
 def devices_of(outcome: Any) -> dict[str, list[str]]:
     """The devices of each claim, both by name."""
     return {
-        each.claim[1]: [f"{result['pool']}/{result['device']}" for result in each.results] for each in outcome.claims
+        claim_outcome.claim[1]: [f"{result['pool']}/{result['device']}" for result in claim_outcome.results]
+        for claim_outcome in outcome.claims
     }
 
 
 def nodes_of(outcome: Any) -> dict[str, str | None]:
     """The node of each pod."""
-    return {each.pod[1]: each.node for each in outcome.pods}
+    return {placement.pod[1]: placement.node for placement in outcome.pods}

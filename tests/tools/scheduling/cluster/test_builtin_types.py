@@ -9,7 +9,7 @@ PROFILE = ServerProfile.of("1.37")
 
 
 def texts(type_name, value, profile=PROFILE):
-    return [str(each) for each in field_problems(type_name, value, profile)]
+    return [str(problem) for problem in field_problems(type_name, value, profile)]
 
 
 def test_a_pod_with_known_fields_has_no_problem():

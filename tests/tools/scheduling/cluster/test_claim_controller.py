@@ -61,7 +61,7 @@ def test_a_claim_keeps_its_devices_until_nobody_uses_it():
     held["metadata"]["finalizers"] = [FINALIZER, "mine"]
     assert without_consumers(held, ["unknown"]) is held
     one_left = without_consumers(held, ["p-uid"])
-    assert [each["name"] for each in one_left["status"]["reservedFor"]] == ["q"]
+    assert [consumer["name"] for consumer in one_left["status"]["reservedFor"]] == ["q"]
     assert "allocation" in one_left["status"]
     free = without_consumers(one_left, ["q-uid"])
     assert free["status"] == {}
@@ -76,8 +76,8 @@ def test_a_recreated_pod_has_no_node_no_status_and_no_generated_claims():
     )
     assert len(before.claims) == 2
     after = with_recreated_pods(before, [parsed(before.pods_by_key["default", "p"])])
-    assert [each["metadata"]["name"] for each in after.claims] == ["shared"]
-    assert [each["name"] for each in after.claims[0]["status"]["reservedFor"]] == ["q"]
+    assert [claim["metadata"]["name"] for claim in after.claims] == ["shared"]
+    assert [consumer["name"] for consumer in after.claims[0]["status"]["reservedFor"]] == ["q"]
     again = after.pods_by_key["default", "p"]
     assert "nodeName" not in again["spec"]
     assert "status" not in again

@@ -10,7 +10,7 @@ ALLOCATION = allocated(claim("x"), "gpu-0")["status"]["allocation"]
 
 
 def requirements(made, *claims):
-    return requirements_of(parsed(made), {object_key(each): each for each in claims}, {"gpu": device_class()}, {})
+    return requirements_of(parsed(made), {object_key(claim): claim for claim in claims}, {"gpu": device_class()}, {})
 
 
 def test_binding_sets_allocation_reservation_and_node():
@@ -23,7 +23,7 @@ def test_binding_sets_allocation_reservation_and_node():
     after = state.snapshot()
     assert after.pods[0]["spec"]["nodeName"] == "node-a"
     assert after.claims[0]["status"]["allocation"] == ALLOCATION
-    assert [str(each) for each in state.allocated.devices] == ["gpu.example.com/node-a/gpu-0"]
+    assert [str(device) for device in state.allocated.devices] == ["gpu.example.com/node-a/gpu-0"]
     assert "status" not in one
     assert "nodeName" not in user["spec"]
 
@@ -34,7 +34,7 @@ def test_a_second_pod_is_added_to_reserved_for():
     state = ClusterState(cluster(held, user))
     state.bind(requirements(user, held), NodeFit("node-a"))
     state.bind(requirements(user, state.claims["default", "c"]), NodeFit("node-a"))
-    assert [each["name"] for each in state.claims["default", "c"]["status"]["reservedFor"]] == ["q", "p"]
+    assert [consumer["name"] for consumer in state.claims["default", "c"]["status"]["reservedFor"]] == ["q", "p"]
 
 
 def test_only_claims_without_other_consumers_are_deallocated():
@@ -45,7 +45,7 @@ def test_only_claims_without_other_consumers_are_deallocated():
     assert not state.is_allocated(("default", "free"))
     assert state.is_allocated(("default", "used"))
     assert state.hypothetical == {}
-    assert [each.device for each in state.allocated.devices] == ["gpu-1"]
+    assert [device.device for device in state.allocated.devices] == ["gpu-1"]
 
 
 def test_a_hypothetical_allocation_is_recorded():

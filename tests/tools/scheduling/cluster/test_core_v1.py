@@ -53,19 +53,19 @@ FIRST = "spec.resourceClaims[0]"
     ],
 )
 def test_fields_of_a_pod(spec, expected):
-    assert [str(each) for each in validate_pod(parsed(pod("p", **spec)))] == expected
+    assert [str(problem) for problem in validate_pod(parsed(pod("p", **spec)))] == expected
 
 
 def test_names_and_node_taints():
     tainted = node("a", taints=[{"key": "k", "effect": "NoSchedule"}, {"effect": "Never"}])
-    assert [str(each) for each in validate_core_object(Node.model_validate(tainted))] == [
+    assert [str(problem) for problem in validate_core_object(Node.model_validate(tainted))] == [
         "spec.taints[1].key: must be set",
         "spec.taints[1].effect: must be one of NoExecute, NoSchedule, PreferNoSchedule, is 'Never'",
     ]
-    assert [each.field for each in validate_core_object(parsed(pod("A b", namespace="x.y")))] == [
+    assert [problem.field for problem in validate_core_object(parsed(pod("A b", namespace="x.y")))] == [
         "metadata.name",
         "metadata.namespace",
     ]
-    assert [each.field for each in validate_core_object(Namespace.model_validate({"metadata": {"name": "x.y"}}))] == [
-        "metadata.name"
-    ]
+    assert [
+        problem.field for problem in validate_core_object(Namespace.model_validate({"metadata": {"name": "x.y"}}))
+    ] == ["metadata.name"]

@@ -58,7 +58,7 @@ def test_no_eviction_without_a_no_execute_taint_in_the_newest_generation(objects
 )
 def test_tolerations(tolerations, after):
     held = allocated(claim("c"), "gpu-0", pods=["p"], tolerations=tolerations)
-    left = [each.after_seconds for each in found(tainted(TAINT), held=held).values()]
+    left = [eviction.after_seconds for eviction in found(tainted(TAINT), held=held).values()]
     assert left == ([] if after is None else [after])
 
 

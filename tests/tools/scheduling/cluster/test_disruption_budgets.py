@@ -20,7 +20,7 @@ def budget(selector, *, allowed=None, disrupted=(), **spec):
 
 def violating(budgets, *pods):
     return sorted(
-        name for _, name in DisruptionBudgets(cluster(*budgets, *pods)).violating([parsed(each) for each in pods])
+        name for _, name in DisruptionBudgets(cluster(*budgets, *pods)).violating([parsed(pod) for pod in pods])
     )
 
 

@@ -32,28 +32,28 @@ def test_pods_move_from_wave_to_wave():
     start = three_nodes(*gpu_pods("p", "q"))
     assert nodes_of(start) == {"p": "a", "q": "b"}
     waves = list(drain_in_waves(start, waves_of("abc", 1), same))
-    assert [nodes_of(each.after) for each in waves] == [
+    assert [nodes_of(wave.after) for wave in waves] == [
         {"p": "c", "q": "b"},
         {"p": "c", "q": "a"},
         {"p": "b", "q": "a"},
     ]
-    assert [[each.subject[1] for each in wave.changes] for wave in waves] == [["p"], ["q"], ["p"]]
+    assert [[change.subject[1] for change in wave.changes] for wave in waves] == [["p"], ["q"], ["p"]]
     assert all(wave.fits for wave in waves)
-    assert not any((each.get("spec") or {}).get("unschedulable") for each in uncordoned(waves[-1]).snapshot.nodes)
+    assert not any((node.get("spec") or {}).get("unschedulable") for node in uncordoned(waves[-1]).snapshot.nodes)
 
 
 def test_a_wave_that_is_too_large():
     waves = list(drain_in_waves(three_nodes(*gpu_pods("p", "q")), waves_of("abc", 2), same))
-    assert [each.fits for each in waves] == [False, True]
+    assert [wave.fits for wave in waves] == [False, True]
     assert waves[0].unplaced == (("default", "q"),)
     assert nodes_of(waves[1].before) == {"p": "c", "q": "a"}, "the waiting pod has a node once they are uncordoned"
 
 
 def test_a_node_that_was_cordoned_stays_so():
     start = three_nodes()
-    cordoned = [each | {"spec": {"unschedulable": True}} for each in start.snapshot.nodes[:1]]
+    cordoned = [node | {"spec": {"unschedulable": True}} for node in start.snapshot.nodes[:1]]
     (wave,) = drain_in_waves(schedule(start.snapshot.with_objects(cordoned)), [("a", "b")], same)
-    found = {each["metadata"]["name"]: each["spec"].get("unschedulable") for each in uncordoned(wave).snapshot.nodes}
+    found = {node["metadata"]["name"]: node["spec"].get("unschedulable") for node in uncordoned(wave).snapshot.nodes}
     assert found == {"a": True, "b": None, "c": None}
 
 
@@ -65,17 +65,17 @@ def test_slices_after_the_upgrade_are_seen_by_the_next_wave():
 
     start = three_nodes(*gpu_pods("p", "q", "r", "s"), devices=2)
     waves = list(drain_in_waves(start, waves_of("abc", 1), upgrade))
-    assert [each.fits for each in waves] == [True, False, False]
+    assert [wave.fits for wave in waves] == [True, False, False]
     assert len(uncordoned(waves[-1]).unplaced) == 1
 
 
 def test_budgets_that_a_drain_waits_for():
     pods = gpu_pods("p", "q")
-    for each in pods:
-        each["metadata"]["labels"] = {"app": "x"}
+    for made_pod in pods:
+        made_pod["metadata"]["labels"] = {"app": "x"}
     budget = obj("PodDisruptionBudget", "b", {"selector": {"matchLabels": {"app": "x"}}, "minAvailable": 1}, "default")
     start = three_nodes(*pods, budget)
-    assert [each.blocked for each in drain_in_waves(start, waves_of("abc", 1), same)] == [(), (), ()]
+    assert [wave.blocked for wave in drain_in_waves(start, waves_of("abc", 1), same)] == [(), (), ()]
     assert next(drain_in_waves(start, waves_of("abc", 2), same)).blocked == (("default", "q"),)
 
 

@@ -35,12 +35,12 @@ def wanting(count=1, **spec):
 
 
 def plan(*objects, **more):
-    flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
+    flat = [one for item in objects for one in (item if isinstance(item, tuple) else (item,))]
     return plan_evictions(schedule(cluster(*flat)), KEY, **more)
 
 
 def names(found):
-    return [each.pod[1] for each in found.evictions]
+    return [eviction.pod[1] for eviction in found.evictions]
 
 
 NODES = (node("a"), gpus("a", "gpu-0", "gpu-1", "gpu-2"), node("b"), gpus("b", "gpu-0", "gpu-1", "gpu-2"))
@@ -54,7 +54,7 @@ def test_the_fewest_pods_are_evicted():
     (big,) = found.evictions
     assert (big.priority, big.owner, big.violates) == (50, "", False)
     assert big.devices == (f"{DRIVER}/b/gpu-0", f"{DRIVER}/b/gpu-1")
-    states = {each.subject[1]: (each.before.node, each.after.node) for each in found.changes}
+    states = {change.subject[1]: (change.before.node, change.after.node) for change in found.changes}
     assert states == {"p": (None, "b"), "big": ("b", None)}
 
 

@@ -18,9 +18,9 @@ CLASSES = {ONE: "class", TWO: "class1", INIT: "class-init", OF_CLASS: "class-ini
 
 def containers(*wanted, kind="con", sidecars=()):
     return [
-        {"name": f"{kind}{index}", "resources": {"requests": {key: str(value) for key, value in each.items()}}}
+        {"name": f"{kind}{index}", "resources": {"requests": {key: str(value) for key, value in amounts.items()}}}
         | ({"restartPolicy": "Always"} if index in sidecars else {})
-        for index, each in enumerate(wanted)
+        for index, amounts in enumerate(wanted)
     ]
 
 
@@ -29,20 +29,20 @@ def made(init=(), main=(), sidecars=()):
         "containers": containers(*main),
         "initContainers": containers(*init, kind="init", sidecars=sidecars),
     }
-    wanted = {name for each in (*init, *main) for name in each}
+    wanted = {name for amounts in (*init, *main) for name in amounts}
     return extended_resource_claim(parsed(pod("p", **spec)), {name: CLASSES[name] for name in wanted})
 
 
 def mappings(found):
     _, served = found
-    return sorted((each["requestName"], each["containerName"], each["resourceName"]) for each in served)
+    return sorted((mapping["requestName"], mapping["containerName"], mapping["resourceName"]) for mapping in served)
 
 
 def requests(found):
     claim, _ = found
     return [
-        (each["name"], each["exactly"]["deviceClassName"], each["exactly"]["count"])
-        for each in claim["spec"]["devices"]["requests"]
+        (request["name"], request["exactly"]["deviceClassName"], request["exactly"]["count"])
+        for request in claim["spec"]["devices"]["requests"]
     ]
 
 

@@ -96,7 +96,7 @@ def test_older_slices_and_pools_without_devices_do_not_count():
 def test_a_driver_adds_up_its_pools():
     halves = [allocated(claim(f"c{on}"), "gpu-0-half-0", on=on) for on in "ab"]
     pools = pool_fragmentation(cluster(*(partitioned(on, 1) for on in "abc"), *halves))
-    assert [(each.pool, each.figure) for each in pools] == [("a", 1), ("b", 1), ("c", 0)]
+    assert [(pool.pool, pool.figure) for pool in pools] == [("a", 1), ("b", 1), ("c", 0)]
     (total,) = driver_fragmentation(pools)
     assert total.to_json() == {"driver": DRIVER, "free": 2.0, "fragmentation": 0.5, "pieces": 3, "whole": 1}
     assert pools[0].to_json()["pool"] == "a"
@@ -105,7 +105,7 @@ def test_a_driver_adds_up_its_pools():
 def test_each_piece_with_its_devices_and_its_free_share():
     plain = gpus("b", "gpu-0")
     pieces = hardware_pieces(cluster(plain, partitioned("a"), allocated(claim("c"), "gpu-0-half-0", on="a")))
-    assert [(each.pool, each.devices[0], each.free, each.is_whole) for each in pieces] == [
+    assert [(piece.pool, piece.devices[0], piece.free, piece.is_whole) for piece in pieces] == [
         ("a", "gpu-0-whole-0", Fraction(1, 2), False),
         ("a", "gpu-1-whole-0", 1, True),
         ("b", "gpu-0", 1, True),

@@ -194,7 +194,7 @@ def test_drawn_changes_of_a_text_never_change_what_is_read(tmp_path, write):
         if items is not None:
             kept += 1
             (document,) = read_documents(changed.encode(), "file")
-            found = [each for item in items for each in objects(item.value, item.place)]
+            found = [located for item in items for located in objects(item.value, item.place)]
             assert json.dumps(found) == json.dumps(list(objects(document.value))), f"seed {seed}"
     assert 0 < kept < 50
 

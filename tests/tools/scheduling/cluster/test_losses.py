@@ -20,7 +20,7 @@ def part(name, counters="", bus=""):
 
 
 def device_names(snapshot):
-    return [device["name"] for each in snapshot.slices for device in each["spec"].get("devices") or ()]
+    return [device["name"] for raw_slice in snapshot.slices for device in raw_slice["spec"].get("devices") or ()]
 
 
 def test_a_lost_node_loses_its_devices_and_the_pods_that_belong_to_it():
@@ -65,7 +65,7 @@ def test_pods_and_claims_with_broken_hardware_start_again():
     assert changed.pods_by_key["default", "q"]["spec"]["nodeName"] == "a"
     after = schedule(changed)
     assert after.complete
-    assert "gpu-0" not in {each["device"] for found in after.claims for each in found.results}
+    assert "gpu-0" not in {result["device"] for claim in after.claims for result in claim.results}
 
 
 def test_objects_replace_those_of_their_name():

@@ -125,7 +125,7 @@ def check(raw_pod, *claims, where=None, slices=None, features=FEATURES_1_36):
     inventory = Inventory(slices or [gpus("node-a", "gpu-0")], features)
     checker = NodeFilter(Allocator(inventory, CLASSES), AllocatedState.of(claims), FreeResources([parsed_node]))
     needed = requirements_of(
-        parsed(raw_pod), {object_key(each): each for each in claims}, CLASSES, {"example.com/gpu": "gpu"}
+        parsed(raw_pod), {object_key(claim): claim for claim in claims}, CLASSES, {"example.com/gpu": "gpu"}
     )
     return checker.check(needed, parsed_node, where)
 
@@ -191,14 +191,14 @@ def test_a_claim_whose_devices_skip_operations_needs_a_node_that_supports_it():
     assert check(made, held) == NodeFit("node-a")
 
 
-NODES = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in map(node, "abc")}
+NODES = {raw_node["metadata"]["name"]: (Node.model_validate(raw_node), raw_node) for raw_node in map(node, "abc")}
 
 
 def node_filter():
     return NodeFilter(
         Allocator(Inventory([]), {"gpu": device_class()}),
         AllocatedState(),
-        FreeResources(each for each, _ in NODES.values()),
+        FreeResources(parsed_node for parsed_node, _ in NODES.values()),
     )
 
 
@@ -208,10 +208,10 @@ def requirements():
 
 def test_rejected_nodes_are_not_tried_again():
     candidates = CandidateNodes(NODES)
-    assert [each.metadata.name for each, _ in candidates] == ["a", "b", "c"]
+    assert [parsed_node.metadata.name for parsed_node, _ in candidates] == ["a", "b", "c"]
     candidates.reject("b", NodeRejection("cordoned"))
     candidates.reject("a", NodeRejection("claim x allocated elsewhere", ["x"]))
-    assert [each.metadata.name for each, _ in candidates] == ["c"]
+    assert [parsed_node.metadata.name for parsed_node, _ in candidates] == ["c"]
     assert list(candidates.unusable_claims) == ["x"]
 
 

@@ -42,7 +42,7 @@ CLASSES = {"gpu": device_class()}
 
 
 def requirements(made, *claims, resources=()):
-    return requirements_of(parsed(made), {object_key(each): each for each in claims}, CLASSES, dict(resources))
+    return requirements_of(parsed(made), {object_key(claim): claim for claim in claims}, CLASSES, dict(resources))
 
 
 def unschedulable_reason(made, *claims):

@@ -41,8 +41,10 @@ def budget(name, allowed, **labels):
 def preempted(*objects):
     """What happens to a pod `p` of priority 10 with 2 CPUs: its node and the pods that it evicts."""
     outcome = schedule(cluster(*objects, pod("p", **needs(2, priority=10))))
-    own = [each for each in outcome.preemptions if each.pod == ("default", "p")]  # victims may preempt others in turn
-    return [(each.node, [name for _, name in each.victims]) for each in own], nodes_of(outcome)["p"]
+    own = [
+        preemption for preemption in outcome.preemptions if preemption.pod == ("default", "p")
+    ]  # victims may preempt others in turn
+    return [(preemption.node, [name for _, name in preemption.victims]) for preemption in own], nodes_of(outcome)["p"]
 
 
 def test_a_pod_takes_the_place_of_a_less_important_one():
@@ -118,7 +120,7 @@ NODES = (node("a", allocatable=CPUS), node("b", allocatable=CPUS))
 )
 def test_the_node_with_the_least_loss_is_chosen(others):
     (chosen,), placed = preempted(*NODES, *others)
-    names = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in others if each["kind"] == "Pod"}
+    names = {other["metadata"]["name"]: other["spec"]["nodeName"] for other in others if other["kind"] == "Pod"}
     assert (chosen[0], placed) == ("b", "b"), names
 
 
@@ -142,7 +144,7 @@ def test_no_pod_is_evicted_for_devices():
         outcome = schedule(cluster(*devices, low, pod("p", templates=["one"], **needs(cpu, priority=10))))
         assert nodes_of(outcome) == {"low": "a", "p": None}
         assert outcome.preemptions == ()
-    assert not any(NO_PREEMPTION in each for each in outcome.notes), "it lacks CPUs first"
+    assert not any(NO_PREEMPTION in note for note in outcome.notes), "it lacks CPUs first"
 
 
 def test_evictions_for_cpus_where_devices_are_free():

@@ -37,7 +37,7 @@ def test_pods_fill_the_nodes_in_order():
     assert nodes_of(outcome) == {"p": "node-a", "q": "node-b", "r": None}
     assert reason(outcome, "r") == "0 of 2 nodes: no devices for claim one on 2 nodes"
     assert not outcome.complete
-    assert [each.pod[1] for each in outcome.unplaced] == ["r"]
+    assert [placement.pod[1] for placement in outcome.unplaced] == ["r"]
 
 
 def test_the_snapshot_after_scheduling():
@@ -86,7 +86,7 @@ def test_pods_share_a_claim_and_follow_it_to_its_node():
     assert nodes_of(outcome) == {"p": "node-b"}
     two = placed(*TWO_NODES, claim("c"), pod("p", claims=["c"]), pod("q", claims=["c"]))
     assert nodes_of(two) == {"p": "node-a", "q": "node-a"}
-    assert [each["name"] for each in two.snapshot.claims[0]["status"]["reservedFor"]] == ["p", "q"]
+    assert [consumer["name"] for consumer in two.snapshot.claims[0]["status"]["reservedFor"]] == ["p", "q"]
 
 
 def test_a_claim_that_others_use_keeps_its_node():
@@ -141,7 +141,7 @@ def _model(name):
 def test_a_claim_without_a_pod_is_allocated_as_if_one_used_it():
     outcome = placed(*TWO_NODES, *(claim(name) for name in "abc"))
     assert devices_of(outcome) == {"a": ["node-a/gpu-0"], "b": ["node-b/gpu-0"], "c": []}
-    assert [(each.node, each.hypothetical) for each in outcome.claims] == [
+    assert [(claim_outcome.node, claim_outcome.hypothetical) for claim_outcome in outcome.claims] == [
         ("node-a", True),
         ("node-b", True),
         (None, True),
@@ -278,14 +278,14 @@ def test_each_search_that_is_given_up_halves_the_limit_of_the_next():
     """So that many claims without a solution have an answer in a time that can be waited for."""
     devices = [f"gpu-{number}" for number in range(40)]
     slices = gpus("node-a", *devices)
-    for number, each in enumerate(slices["spec"]["devices"]):
-        each["attributes"]["number"] = {"int": number % 7}
+    for number, raw_device in enumerate(slices["spec"]["devices"]):
+        raw_device["attributes"]["number"] = {"int": number % 7}
     distinct = [{"distinctAttribute": f"{DRIVER}/number"}]
     wanted = [claim(name, *(request(f"r{i}") for i in range(8)), constraints=distinct) for name in "abc"]
     outcome = schedule(cluster(node("node-a"), slices, *wanted, claim("easy")), 80_000)
-    reasons = [each.reason for each in outcome.unallocated]
+    reasons = [claim_outcome.reason for claim_outcome in outcome.unallocated]
     given_up = "claim default/{}: the search was given up after {} steps, as kube-scheduler gives up after 10 s"
-    expected = [given_up.format(*each) for each in (("a", 80_000), ("b", 40_000), ("c", 30_000))]
+    expected = [given_up.format(*arguments) for arguments in (("a", 80_000), ("b", 40_000), ("c", 30_000))]
     assert reasons == expected
     assert outcome.claims_by_key["default", "easy"].allocation
 

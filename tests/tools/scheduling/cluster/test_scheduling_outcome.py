@@ -30,7 +30,7 @@ def test_equal_outcomes_have_no_changes():
 
 def test_a_pod_that_moves_and_a_claim_that_loses_its_devices():
     changes = compare_outcomes(BEFORE, schedule(drain(BEFORE.snapshot, "node-b")))
-    assert [each.subject[1] for each in changes] == ["free"]
+    assert [change.subject[1] for change in changes] == ["free"]
     assert changes[0].before == PlacementState("node-b", {"gpu": (f"{DRIVER}/node-b/gpu-0",)})
     assert changes[0].after == PlacementState(None, {})
     assert changes[0].reason.startswith("0 of 2 nodes: ")

@@ -73,7 +73,7 @@ def drawn_cluster(seed: int, version: str) -> Snapshot:
         "part": exactly("r", "mig", f'device.attributes["{GPU}"].profile == "1g.5gb"'),
         "all": exactly("r", "gpu", allocationMode="All"),
     }
-    objects += [template(name, each) for name, each in templates.items()]
+    objects += [template(name, spec) for name, spec in templates.items()]
     for number in range(draw.randint(1, 12)):
         entries = [
             {"name": f"c{index}", "resourceClaimTemplateName": draw.choice(list(templates))}
@@ -123,7 +123,7 @@ def test_objects_that_nodes_share_are_treated_like_equal_objects(seed):
 def test_copies_of_a_node_share_its_devices():
     snapshot = Snapshot().with_objects([*CLASSES, node("a"), *mig("a", 2)])
     after = add_nodes(snapshot, NodeTemplate.of(snapshot, "a"), ["b", "c"])
-    lists = {id(each["spec"].get("devices")) for each in after.slices if each["spec"].get("devices")}
+    lists = {id(raw_slice["spec"].get("devices")) for raw_slice in after.slices if raw_slice["spec"].get("devices")}
     assert len(after.slices) == 6
     assert len(lists) == 1
 
@@ -133,8 +133,8 @@ def test_slices_of_one_shape_are_checked_once():
     after = add_nodes(snapshot, NodeTemplate.of(snapshot, "a"), ["b", "c"])
     inventory = Inventory(after.slices, SchedulerFeatures())
     assert not inventory.problems
-    assert len({id(each.shape) for each in inventory.slices}) == 2
-    a, b = (inventory.node_devices(each).pools[0] for each in after.nodes[:2])
+    assert len({id(pool_slice.shape) for pool_slice in inventory.slices}) == 2
+    a, b = (inventory.node_devices(node).pools[0] for node in after.nodes[:2])
     assert a.counters is b.counters
     assert a.candidates[0].content is b.candidates[0].content
     assert a.candidates[0].device.counters is b.candidates[0].device.counters
@@ -143,8 +143,8 @@ def test_slices_of_one_shape_are_checked_once():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_models_of_pods_are_those_of_the_pods_by_themselves(seed):
-    for each in drawn_cluster(seed, "1.36").pods:
-        plain, found = Pod.model_validate(each), pod_of(each)
+    for raw_pod in drawn_cluster(seed, "1.36").pods:
+        plain, found = Pod.model_validate(raw_pod), pod_of(raw_pod)
         assert found == plain
         assert found.to_json() == plain.to_json()
         assert found.spec.affinity.to_json() == plain.spec.affinity.to_json()
@@ -178,4 +178,6 @@ def test_claims_are_told_apart_by_their_own_devices():
     base = Snapshot().with_objects([*CLASSES, node("a"), gpus("a", 1)])
     objects = [claim(name, exactly("r", "gpu")) for name in ("x", "y", "z")]
     outcome = schedule(add_nodes(base, NodeTemplate.of(base, "a"), ["b"]).with_objects(objects))
-    assert [each.results[0]["pool"] if each.results else None for each in outcome.claims] == ["a", "b", None]
+    assert [
+        claim_outcome.results[0]["pool"] if claim_outcome.results else None for claim_outcome in outcome.claims
+    ] == ["a", "b", None]

@@ -8,7 +8,7 @@ def test_devices_that_are_new_gone_or_different():
     before, after = gpus("a", "gpu-0", "gpu-1"), gpus("a", "gpu-1", "gpu-2")
     after["spec"]["devices"][0]["attributes"] = {"model": {"string": "h100"}, "index": {"int": 1}}
     after["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoSchedule"}]
-    found = [each.to_json() for each in compare_slices(cluster(before), cluster(after))]
+    found = [change.to_json() for change in compare_slices(cluster(before), cluster(after))]
     where = {"driver": DRIVER, "pool": "a"}
     fields = {
         "attributes[index]": {"before": None, "after": 1},

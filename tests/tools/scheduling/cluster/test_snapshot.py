@@ -49,11 +49,14 @@ def test_adding_objects_returns_a_new_snapshot():
     before = Snapshot().with_objects([claim("a"), claim("b")])
     changed = claim("a") | {"status": {"x": 1}}
     after = before.with_objects([changed, claim("c"), node("n")])
-    assert [each["metadata"]["name"] for each in after.claims] == ["a", "b", "c"]
+    assert [claim["metadata"]["name"] for claim in after.claims] == ["a", "b", "c"]
     assert after.claims_by_key["default", "a"] is changed
     assert "status" not in before.claims_by_key["default", "a"]
     assert before.nodes == ()
-    assert [each["metadata"]["name"] for each in after.without("ResourceClaim", ("default", "b")).claims] == ["a", "c"]
+    assert [claim["metadata"]["name"] for claim in after.without("ResourceClaim", ("default", "b")).claims] == [
+        "a",
+        "c",
+    ]
 
 
 def test_missing_nodes_are_created_from_names_in_slices_devices_and_pods():

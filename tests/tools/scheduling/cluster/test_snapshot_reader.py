@@ -204,7 +204,7 @@ def test_admin_access_needs_a_label_of_the_namespace():
 def test_an_unknown_function_refuses_its_selector_and_not_the_file():
     selector = "        selectors: [{cel: {expression: 'device.later() == 1'}}]\n"
     reading = read(CLAIM + selector)
-    assert [each["metadata"]["name"] for each in reading.snapshot.claims] == ["train"]
+    assert [claim["metadata"]["name"] for claim in reading.snapshot.claims] == ["train"]
     (warning,) = reading.warnings
     assert "undeclared reference to 'later': a later release may have this function" in warning
     assert problems(CLAIM + selector.replace("device.later()", "device.drivr"))

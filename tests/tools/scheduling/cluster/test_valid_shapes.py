@@ -87,7 +87,7 @@ def test_only_the_first_is_validated(tmp_path, monkeypatch):
     snapshot = read_snapshot([ObjectSource("file", read_list(path, 0))]).snapshot
     assert len(validated) == 1
     assert len(snapshot.slices) == 20
-    first, second = (each["spec"]["devices"][0] for each in snapshot.slices[3:5])
+    first, second = (raw_slice["spec"]["devices"][0] for raw_slice in snapshot.slices[3:5])
     assert first["consumesCounters"] is second["consumesCounters"]
 
 
@@ -148,8 +148,8 @@ def test_drawn_slices_have_the_verdicts_that_they_have_by_themselves(tmp_path, s
 def changed(change):
     def items():
         made = [a_slice(number) for number in range(3)]
-        for each in made:
-            change(each)
+        for raw_slice in made:
+            change(raw_slice)
         return made
 
     return items
@@ -158,16 +158,20 @@ def changed(change):
 @pytest.mark.parametrize(
     "items",
     {
-        "an invalid first": changed(lambda each: each["spec"].update(nodeName="Upper")),
-        "a field that is dropped": changed(lambda each: each["spec"]["devices"][0].update(bindsToNode=True)),
-        "no name": changed(lambda each: each["metadata"].pop("name")),
+        "an invalid first": changed(lambda raw_slice: raw_slice["spec"].update(nodeName="Upper")),
+        "a field that is dropped": changed(lambda raw_slice: raw_slice["spec"]["devices"][0].update(bindsToNode=True)),
+        "no name": changed(lambda raw_slice: raw_slice["metadata"].pop("name")),
         "two owners": changed(
-            lambda each: each["metadata"]["ownerReferences"].append(OWNER | {"controller": False, "name": "node-1"})
+            lambda raw_slice: raw_slice["metadata"]["ownerReferences"].append(
+                OWNER | {"controller": False, "name": "node-1"}
+            )
         ),
-        "an older version": changed(lambda each: each.update(apiVersion="resource.k8s.io/v1beta2")),
-        "no kind": changed(lambda each: each.pop("kind")),
-        "nulls": changed(lambda each: each["spec"].update(nodeSelector=None, allNodes=None)),
-        "keys in another order": changed(lambda each: each.update(spec=dict(reversed(each["spec"].items())))),
+        "an older version": changed(lambda raw_slice: raw_slice.update(apiVersion="resource.k8s.io/v1beta2")),
+        "no kind": changed(lambda raw_slice: raw_slice.pop("kind")),
+        "nulls": changed(lambda raw_slice: raw_slice["spec"].update(nodeSelector=None, allNodes=None)),
+        "keys in another order": changed(
+            lambda raw_slice: raw_slice.update(spec=dict(reversed(raw_slice["spec"].items())))
+        ),
     }.items(),
     ids=lambda item: item[0],
 )

@@ -44,7 +44,7 @@ def test_a_copied_node_has_labels_and_devices_with_its_own_names():
     assert added["status"] == {"allocatable": {"cpu": "4"}}
     _, slice_ = snapshot.slices
     assert slice_["spec"]["nodeName"] == slice_["spec"]["pool"]["name"] == "node-b"
-    assert [each["name"] for each in slice_["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    assert [device["name"] for device in slice_["spec"]["devices"]] == ["gpu-0", "gpu-1"]
     assert validate(slice_) == []
 
 
@@ -55,7 +55,7 @@ def test_devices_of_the_copy_can_be_allocated():
 
 def test_a_copied_pool_gets_a_unique_name():
     snapshot = copied(cluster(node("node-a"), gpus("node-a", "gpu-0", pool="rack")), "node-b")
-    assert [each["spec"]["pool"]["name"] for each in snapshot.slices] == ["rack", "rack-node-b"]
+    assert [raw_slice["spec"]["pool"]["name"] for raw_slice in snapshot.slices] == ["rack", "rack-node-b"]
 
 
 def test_devices_that_every_node_can_use_are_not_copied():
@@ -84,10 +84,10 @@ def test_devices_with_their_own_node_are_copied_with_their_counters():
     for device, where in zip(both["spec"]["devices"], ("node-a", "node-b"), strict=True):
         device |= {"nodeName": where, "consumesCounters": consumed}
     snapshot = copied(cluster(node("node-a"), node("node-b"), counters, both), "node-c")
-    added = [each["spec"] for each in snapshot.slices[2:]]
-    assert [each["pool"]["name"] for each in added] == ["p-node-c", "p-node-c"]
+    added = [raw_slice["spec"] for raw_slice in snapshot.slices[2:]]
+    assert [spec["pool"]["name"] for spec in added] == ["p-node-c", "p-node-c"]
     assert added[0]["sharedCounters"] == counters["spec"]["sharedCounters"]
-    assert [(each["name"], each["nodeName"]) for each in added[1]["devices"]] == [("gpu-a", "node-c")]
+    assert [(device["name"], device["nodeName"]) for device in added[1]["devices"]] == [("gpu-a", "node-c")]
 
 
 def test_only_the_newest_generation_of_a_pool_is_copied():
@@ -129,9 +129,9 @@ TAINT = {"key": "broken", "effect": "NoSchedule"}
 
 def tainted(snapshot):
     return [
-        f"{each['spec']['pool']['name']}/{device['name']}"
-        for each in snapshot.slices
-        for device in each["spec"].get("devices", ())
+        f"{raw_slice['spec']['pool']['name']}/{device['name']}"
+        for raw_slice in snapshot.slices
+        for device in raw_slice["spec"].get("devices", ())
         if device.get("taints")
     ]
 
@@ -184,11 +184,11 @@ def test_a_drained_node_is_cordoned_and_its_pods_are_rescheduled():
 
 def test_pods_of_daemon_sets_and_static_pods_stay():
     owned = [pod(kind, nodeName="node-a") for kind in ("DaemonSet", "Node", "Job")]
-    for each in owned:
-        each["metadata"]["ownerReferences"] = [{"kind": each["metadata"]["name"], "name": "x", "uid": "u"}]
+    for owned_pod in owned:
+        owned_pod["metadata"]["ownerReferences"] = [{"kind": owned_pod["metadata"]["name"], "name": "x", "uid": "u"}]
     done = pod("done", nodeName="node-a") | {"status": {"phase": "Succeeded"}}
     after = drain(cluster(node("node-a"), *owned, done), "node-a")
-    left = [each["metadata"]["name"] for each in after.pods if "nodeName" in each["spec"]]
+    left = [pod["metadata"]["name"] for pod in after.pods if "nodeName" in pod["spec"]]
     assert left == ["DaemonSet", "Node", "done"]
 
 
@@ -220,7 +220,7 @@ def test_one_node_of_each_kind_is_tried_and_the_best_comes_first():
     small = [node(name) for name in ("a", "b")] + [gpus("a", "gpu-0"), gpus("b", "gpu-0")]
     large = [node("c"), gpus("c", "gpu-0", "gpu-1")]
     outcome = schedule(cluster(*small, *large, template("one"), *pods(6)))
-    assert [(each.like, each.nodes) for each in suggest_nodes(outcome)] == [("c", 1), ("a", 2)]
+    assert [(suggestion.like, suggestion.nodes) for suggestion in suggest_nodes(outcome)] == [("c", 1), ("a", 2)]
 
 
 def test_a_node_that_helps_only_some():
@@ -241,4 +241,4 @@ def test_nodes_can_be_copied_from_another_snapshot():
     broken["spec"]["devices"][0]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
     outcome = schedule(healthy.with_objects([broken]))
     assert suggest_nodes(outcome) == []
-    assert [each.like for each in suggest_nodes(outcome, healthy)] == ["a"]
+    assert [suggestion.like for suggestion in suggest_nodes(outcome, healthy)] == ["a"]

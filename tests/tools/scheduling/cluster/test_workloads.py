@@ -22,7 +22,7 @@ def workload(kind, name="w", version="apps/v1", **spec):
 
 
 def read(*objects, **more):
-    source = ObjectSource("a.yaml", [Document(each) for each in objects])
+    source = ObjectSource("a.yaml", [Document(document) for document in objects])
     return read_snapshot([source], ServerProfile.of("1.37"), **more)
 
 
@@ -35,15 +35,15 @@ def problems(*objects):
 def test_each_pod_of_a_deployment_gets_a_claim_of_its_own():
     reading = read(workload("Deployment", replicas=3), template("one"), device_class(), node("n"), gpus("n", "a", "b"))
     outcome = schedule(reading.snapshot)
-    assert [each.node for each in outcome.pods] == ["n", "n", None]
-    owners = {each["metadata"]["ownerReferences"][0]["name"] for each in outcome.snapshot.claims}
-    assert owners == {each.pod[1] for each in outcome.pods}
+    assert [placement.node for placement in outcome.pods] == ["n", "n", None]
+    owners = {claim["metadata"]["ownerReferences"][0]["name"] for claim in outcome.snapshot.claims}
+    assert owners == {placement.pod[1] for placement in outcome.pods}
     assert not outcome.complete
 
 
 def test_a_stateful_set_has_numbered_pods():
     pods = read(workload("StatefulSet", replicas=2)).snapshot.pods
-    assert [each["metadata"]["name"] for each in pods] == ["w-0", "w-1"]
+    assert [pod["metadata"]["name"] for pod in pods] == ["w-0", "w-1"]
     assert pods[1]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "w-1"
     assert pods[1]["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
     assert pods[0]["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
@@ -86,11 +86,11 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_accepts_it():
     snapshot = read(workload("DaemonSet"), template("one"), device_class(), gpus("a", "gpu-0")).snapshot
     snapshot = snapshot.with_objects([node("a"), node("b", unschedulable=True), tainted])
     outcome = schedule(snapshot)
-    assert sorted(str(each.node) for each in outcome.pods) == ["None", "a"]
+    assert sorted(str(placement.node) for placement in outcome.pods) == ["None", "a"]
     again = with_daemon_pods(outcome.snapshot)
     assert len(again.pods) == 2
     after = schedule(add_nodes(outcome.snapshot, NodeTemplate.of(snapshot, "a"), ["d"]))
-    assert {each.node for each in after.pods} == {"a", "d", None}
+    assert {placement.node for placement in after.pods} == {"a", "d", None}
 
 
 def test_two_workloads_of_one_name():

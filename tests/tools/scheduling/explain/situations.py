@@ -44,7 +44,8 @@ def held(node: str, driver: str, *devices: str) -> list[JSON]:
     """A claim for each device, `old-<device>`, that holds it."""
     cls = driver
     return [
-        with_devices(claim(f"old-{each}", exactly("x", cls)), ("x", driver, node, each), node=node) for each in devices
+        with_devices(claim(f"old-{device}", exactly("x", cls)), ("x", driver, node, device), node=node)
+        for device in devices
     ]
 
 
@@ -164,8 +165,8 @@ def alternatives() -> Snapshot:
 
 
 FAILING: dict[str, Callable[[], Snapshot]] = {
-    each.__name__: each
-    for each in (memory, taken, tainted, aligned, counters, counters_together, error, partly_error, shared, incomplete,
+    situation.__name__: situation
+    for situation in (memory, taken, tainted, aligned, counters, counters_together, error, partly_error, shared, incomplete,
                  everything, too_many, cordoned, together, no_class, two_things)
 }  # fmt: skip
 
@@ -177,6 +178,6 @@ def problem_of(name: str) -> AllocationProblem:
 
 def inspected(problem: AllocationProblem) -> list[RequestInspection]:
     return [
-        RequestInspector(problem).inspect(problem.parsed_claim, each, problem.nodes[0])
-        for each in problem.parsed_claim.requests
+        RequestInspector(problem).inspect(problem.parsed_claim, request, problem.nodes[0])
+        for request in problem.parsed_claim.requests
     ]

@@ -51,7 +51,7 @@ def wanted(rng: random.Random, name: str) -> JSON:
 
 def random_cluster(seed: int) -> Snapshot:
     rng = random.Random(seed)
-    nodes = [each for index in range(rng.randint(1, 4)) for each in node(rng, f"n{index}")]
+    nodes = [obj for index in range(rng.randint(1, 4)) for obj in node(rng, f"n{index}")]
     return cluster(nodes, [wanted(rng, f"c{index}") for index in range(6)])
 
 
@@ -63,25 +63,29 @@ def scheduled(seed: int) -> SchedulingOutcome:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_explanations_agree_with_scheduling(seed: int):
     outcome = scheduled(seed)
-    for each in outcome.claims:
-        found = explain_outcome(outcome, each.claim)
-        assert found.satisfiable == (each.allocation is not None), f"seed {seed}, {each.claim}: {found.summary}"
+    for claim_outcome in outcome.claims:
+        found = explain_outcome(outcome, claim_outcome.claim)
+        assert found.satisfiable == (claim_outcome.allocation is not None), (
+            f"seed {seed}, {claim_outcome.claim}: {found.summary}"
+        )
         assert format_explanation(found).startswith(found.summary)
         for report in (one for one in found.reports if not one.fits):
             failing = [one for one in report.requests if not one.enough]
-            assert failing or report.conflicts or report.error, f"seed {seed}, {each.claim}"
+            assert failing or report.conflicts or report.error, f"seed {seed}, {claim_outcome.claim}"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_suggested_claims_to_free_make_the_claim_fit(seed: int):
     outcome = scheduled(seed)
-    waiting = [each.claim for each in outcome.unallocated]
-    for each in outcome.unallocated:
-        after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != each.claim))
-        for change in explain_outcome(outcome, each.claim).changes:
+    waiting = [claim_outcome.claim for claim_outcome in outcome.unallocated]
+    for claim_outcome in outcome.unallocated:
+        after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != claim_outcome.claim))
+        for change in explain_outcome(outcome, claim_outcome.claim).changes:
             if change.kind == "claim-freed":
                 names = [change.text.split()[1], *change.others]
                 assert {("default", name) for name in names} <= {object_key(one) for one in after.claims}
                 for name in names:
                     again = schedule(after.without("ResourceClaim", ("default", name)))
-                    assert again.claims_by_key[each.claim].allocation, f"seed {seed}, {each.claim}: {change.text}"
+                    assert again.claims_by_key[claim_outcome.claim].allocation, (
+                        f"seed {seed}, {claim_outcome.claim}: {change.text}"
+                    )

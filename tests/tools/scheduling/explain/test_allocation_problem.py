@@ -59,7 +59,7 @@ def test_unchanged_parts_of_a_problem_are_reused():
 def test_claims_by_device():
     problem = problem_of("taken")
     device = DeviceId("gpu.nvidia.com", "n2", "gpu-0")
-    assert [object_key(each)[1] for each in problem.claims_by_device[device]] == ["o"]
+    assert [object_key(holder)[1] for holder in problem.claims_by_device[device]] == ["o"]
     admin = with_devices(situations.claim("a", situations.exactly("x", "y")), ("x", *device), adminAccess=True)
     assert device not in problem.with_changes(allocated_claims=(admin,)).claims_by_device
 
@@ -76,7 +76,7 @@ def test_a_claim_without_a_pod():
     assert found.pod is None
     assert found.rejections(found.snapshot.nodes) == {}
     problem = found.problem(found.claims, found.snapshot.nodes)
-    assert [each["metadata"]["name"] for each in problem.allocated_claims] == ["old-gpu-0", "old-gpu-1", "o"]
+    assert [holder["metadata"]["name"] for holder in problem.allocated_claims] == ["old-gpu-0", "old-gpu-1", "o"]
 
 
 def test_an_allocated_claim_is_explained_as_if_it_had_no_devices():
@@ -89,7 +89,7 @@ def test_an_allocated_claim_is_explained_as_if_it_had_no_devices():
 def test_the_target_of_a_claim_has_all_claims_of_its_pod():
     found = target_of(situations.together())
     assert found.pod is not None
-    assert [object_key(each)[1] for each in found.claims] == ["a", "c"]
+    assert [object_key(claim)[1] for claim in found.claims] == ["a", "c"]
 
 
 def test_rejections_of_nodes():
@@ -128,6 +128,6 @@ def test_claims_for_extended_resources():
 def test_selecting_nodes():
     snapshot = situations.taken()
     assert select_nodes(snapshot, None) == snapshot.nodes
-    assert [each["metadata"]["name"] for each in select_nodes(snapshot, "n2")] == ["n2"]
+    assert [node["metadata"]["name"] for node in select_nodes(snapshot, "n2")] == ["n2"]
     with pytest.raises(ExplainError):
         select_nodes(snapshot, "n3")

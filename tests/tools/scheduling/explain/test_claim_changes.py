@@ -9,7 +9,7 @@ from tests.tools.scheduling.explain.situations import A100, BIG, inspected, prob
 
 
 def proposals(problem: AllocationProblem) -> list[ProposedChange]:
-    return [each for one in inspected(problem) for each in request_changes(problem.claim, one, problem.nodes)]
+    return [proposal for one in inspected(problem) for proposal in request_changes(problem.claim, one, problem.nodes)]
 
 
 def test_tolerations():
@@ -22,12 +22,15 @@ def test_tolerations():
 
 
 def test_amounts_that_are_left_on_a_device():
-    assert [(each.before, each.after) for each in proposals(problem_of("shared"))] == [("16", "12"), ("16", "8")]
+    assert [(proposal.before, proposal.after) for proposal in proposals(problem_of("shared"))] == [
+        ("16", "12"),
+        ("16", "8"),
+    ]
 
 
 def test_counts():
     problem = problem_of("taken")
-    assert [each.text for each in proposals(problem)] == ["request gpu: 1 device instead of 2"]
+    assert [proposal.text for proposal in proposals(problem)] == ["request gpu: 1 device instead of 2"]
     changed = proposals(problem)[0].apply(problem)
     assert changed.claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
     assert problem.claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 2
@@ -55,44 +58,44 @@ def selector_proposals(
     problem = problem_of(name).with_changes(claims=(claim("c", exactly("gpu", cls, *selectors)),))
     (request,) = problem.parsed_claim.requests
     inspector, node = RequestInspector(problem), problem.nodes[0]
-    devices = [each for each in problem.inventory.node_devices(node).candidates if each.id.driver == GPU]
+    devices = [candidate for candidate in problem.inventory.node_devices(node).candidates if candidate.id.driver == GPU]
     inspection = inspector.inspect(problem.parsed_claim, request, node)
     return problem, list(selector_changes(problem, inspection, list(inspector.selectors(request)), devices, [node]))
 
 
 def test_another_constant_or_a_conjunct_removed():
     problem, found = selector_proposals(f"{A100} && {BIG}")
-    assert [each.text for each in found] == [
+    assert [proposal.text for proposal in found] == [
         'request gpu, selector 0: change "80Gi" to "40Gi"',
         f"request gpu, selector 0: remove {BIG}",
     ]
     assert found[0].after == f"{A100} && {BIG}".replace("80Gi", "40Gi")
     assert found[1].after == f"{A100} && true"
     assert found[0].parts == found[1].parts
-    assert all(each.apply(problem).allocate_on(problem.nodes[0]).fits for each in found)
+    assert all(proposal.apply(problem).allocate_on(problem.nodes[0]).fits for proposal in found)
 
 
 def test_two_conjuncts_of_two_selectors():
     problem, found = selector_proposals(BIG, H100)
-    assert [each.text for each in found] == [
+    assert [proposal.text for proposal in found] == [
         'request gpu, selector 0: change "80Gi" to "40Gi"; request gpu, selector 1: change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}",
     ]
-    assert [each.size for each in found] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
-    for each in found:
-        assert each.apply(problem).allocate_on(problem.nodes[0]).fits
+    assert [proposal.size for proposal in found] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
+    for proposal in found:
+        assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_two_conjuncts_of_one_selector():
     problem, found = selector_proposals(f"{BIG} && {H100}")
-    assert [each.text for each in found] == [
+    assert [proposal.text for proposal in found] == [
         'request gpu, selector 0: change "80Gi" to "40Gi" and change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG} and {H100}",
     ]
     assert found[0].after == f"{BIG} && {H100}".replace("80Gi", "40Gi").replace("H100", "A100")
     assert found[1].after == "true && true"
-    for each in found:
-        assert each.apply(problem).allocate_on(problem.nodes[0]).fits
+    for proposal in found:
+        assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_a_conjunct_without_a_constant_is_removed():
@@ -112,7 +115,7 @@ def test_another_value_in_a_list():
 
 def test_a_change_of_the_class():
     problem, found = selector_proposals(cls=NIC)
-    assert {each.size for each in found} == {ChangeSize.CLASS}
+    assert {proposal.size for proposal in found} == {ChangeSize.CLASS}
     assert found[0].object == "DeviceClass nic.example.com"
     assert found[0].text == 'class nic.example.com, selector 0: change "nic.example.com" to "gpu.nvidia.com"'
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits

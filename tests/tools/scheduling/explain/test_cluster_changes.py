@@ -19,13 +19,13 @@ def test_deallocated_claims():
     problem = problem_of("taken")
     first, second = inspect_nodes(problem, {})
     found = list(claims_deallocated(problem, first))
-    assert [each.text for each in found] == [
+    assert [proposal.text for proposal in found] == [
         "claim old-gpu-0 releases its devices (gpu-0 on n1)",
         "claim old-gpu-1 releases its devices (gpu-1 on n1)",
         "claims old-gpu-0, old-gpu-1 release their devices (on n1)",
     ]
-    assert [each.apply(problem).allocate_on(first.node).fits for each in found] == [False, False, True]
-    assert [each.name for each in claims_deallocated(problem, second)] == ["o"]
+    assert [proposal.apply(problem).allocate_on(first.node).fits for proposal in found] == [False, False, True]
+    assert [proposal.name for proposal in claims_deallocated(problem, second)] == ["o"]
 
 
 def test_a_removed_taint():
@@ -40,7 +40,7 @@ def test_a_removed_taint_of_a_rule():
     rule = obj("DeviceTaintRule", "r", version="resource.k8s.io/v1beta2", spec=spec)
     problem = problem_of("taken").with_changes(allocated_claims=(), rules=(rule,))
     (inspection, _) = inspect_nodes(problem, {})
-    assert [each.text for each in taints_removed(inspection)] == [
+    assert [proposal.text for proposal in taints_removed(inspection)] == [
         "taint x:NoSchedule is removed from gpu-0, gpu-1 (on n1)"
     ]
     assert next(taints_removed(inspection)).apply(problem).allocate_on(inspection.node).fits

@@ -33,7 +33,7 @@ def test_counts_and_reasons():
     assert [(stage.kind, stage.kept) for stage in made.stages] == [("use", 2), ("selector", 2)]
     (drop,) = made.stages[0].drops
     assert (drop.reason, drop.count, drop.example, drop.details) == ("odd", 2, "gpu-1", ("gpu-1", "gpu-3"))
-    assert [each.id.device for each in made.left] == ["gpu-0", "gpu-2"]
+    assert [candidate.id.device for candidate in made.left] == ["gpu-0", "gpu-2"]
 
 
 def test_a_device_may_fail_for_several_reasons_the_frequent_ones_first():
@@ -66,7 +66,7 @@ def checks(problem: AllocationProblem, node: JSON | None = None) -> DeviceChecks
 
 
 def details(problem: AllocationProblem, check: DeviceCheck) -> list[tuple[str, str]]:
-    return [(each.text, each.detail) for candidate in candidates(problem) for each in check(candidate)]
+    return [(failure.text, failure.detail) for candidate in candidates(problem) for failure in check(candidate)]
 
 
 def test_taints():
@@ -117,7 +117,7 @@ def test_capacity_that_is_missing_or_not_allowed():
 
 def test_counters():
     problem = problem_of("counters")
-    whole = [each for each in details(problem, checks(problem).counters_available) if "40192Mi needed" in each[1]]
+    whole = [detail for detail in details(problem, checks(problem).counters_available) if "40192Mi needed" in detail[1]]
     assert whole == [
         (
             "short of counter memory",
@@ -181,7 +181,8 @@ def test_compatibility_groups():
     consumed = {"counterSet": "set", "counters": {"memory": {"value": "1"}}}
     names = {"a": ["x"], "b": ["y"]}
     devices = [
-        device(name) | {"consumesCounters": [consumed | {"compatibilityGroups": each}]} for name, each in names.items()
+        device(name) | {"consumesCounters": [consumed | {"compatibilityGroups": groups}]}
+        for name, groups in names.items()
     ]
     counters = {"name": "set", "counters": {"memory": {"value": "9"}}}
     slices = (

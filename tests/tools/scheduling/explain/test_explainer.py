@@ -23,8 +23,8 @@ def edited(snapshot: Snapshot, change: SuggestedChange) -> Snapshot:
     parts = re.findall(r"\[(.+?)\]|(\w+)", change.field)
     *path, key = [int(quoted) if quoted.isdecimal() else quoted or plain for quoted, plain in parts]
     at = obj
-    for each in path:
-        at = at[each]
+    for step in path:
+        at = at[step]
     if change.after is None:
         del at[key]
     else:
@@ -93,8 +93,8 @@ def test_reason_and_changes(name: str, summary: str, changes: list[str]):
     found = explain(situations.FAILING[name](), KEY)
     user = " of pod p" if name in {"together", "cordoned"} else ""
     assert found.summary == f"claim c{user} cannot be allocated {summary}"
-    texts = [each.text for each in found.changes]
-    assert [each for each in changes if each not in texts] == []
+    texts = [change.text for change in found.changes]
+    assert [text for text in changes if text not in texts] == []
     assert texts[0] == changes[0], "the smallest change comes first"
 
 
@@ -135,7 +135,7 @@ def test_a_pod_with_several_claims():
     found = explain_pod_outcome(schedule(situations.together()), "p")
     assert not found.satisfiable
     assert found.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together on 1 node"
-    assert [each.claim for each in found.claims] == ["a", "c"]
+    assert [explanation.claim for explanation in found.claims] == ["a", "c"]
     assert json.loads(json.dumps(found.to_json()))["claims"][1]["changes"]
     runs = explain_pod_outcome(
         schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))), ("default", "p")
@@ -194,7 +194,7 @@ def kinds(name: str, rejections: dict[str, str] | None = None) -> tuple[list[str
     changes, tried = suggest_changes(
         target.snapshot, problem, group_nodes(inspect_nodes(problem, rejections or {})), "p"
     )
-    return [each.kind for each in changes], tried
+    return [change.kind for change in changes], tried
 
 
 def test_changes_are_ordered_by_size():

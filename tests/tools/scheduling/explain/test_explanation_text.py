@@ -179,6 +179,6 @@ def test_pods_that_differ_only_in_names_share_an_explanation():
         "  1. class big, selector 0: remove x (for every claim of the class)\n"
     )
     assert format_explanations(alike[:2]).endswith("The same is true of 1 more pod: web-10\n")
-    claims = [each.claims[0] for each in alike[:2]]
+    claims = [explanation.claims[0] for explanation in alike[:2]]
     assert format_explanations(claims).endswith("The same is true of 1 more claim: web-10-gpu-x7\n")
     assert format_explanations([]) == ""

@@ -60,11 +60,13 @@ def test_two_constraints_that_conflict_only_together():
         claims=(wanted,), allocated_claims=(), slices=(gpus("n1", 4), nics("n1", 4))
     )
     # Each constraint can be met without the other.
-    assert [each.text.partition(" (")[0] for each in found(problem)] == ["constraint 0", "constraint 1"]
-    assert all(each.text.endswith(": cannot be met together with the other constraints") for each in found(problem))
+    assert [conflict.text.partition(" (")[0] for conflict in found(problem)] == ["constraint 0", "constraint 1"]
+    assert all(
+        conflict.text.endswith(": cannot be met together with the other constraints") for conflict in found(problem)
+    )
     double = claim("c", exactly("gpu", GPU, count=3), constraints=[{"matchAttribute": NUMA}, {"matchAttribute": NUMA}])
     both = problem.with_changes(claims=(double,))
-    assert [each.text.partition(" (")[0] for each in found(both)] == ["constraint 0", "constraint 1"]
+    assert [conflict.text.partition(" (")[0] for conflict in found(both)] == ["constraint 0", "constraint 1"]
 
 
 def test_counters():
@@ -101,7 +103,7 @@ def groups(*objects: object) -> list[list[str]]:
 
 
 def names(found: list[list[NodeInspection]]) -> list[list[str]]:
-    return [[each.report.example for each in group] for group in found]
+    return [[inspection.report.example for inspection in group] for group in found]
 
 
 def test_nodes_with_the_same_findings_are_grouped():
@@ -131,7 +133,7 @@ def test_errors_come_first_and_rejections_last():
     target = target_of_claim(schedule(cluster(gpus("n0"), good, gpus("n1"), wanted)), ("default", "c"))
     found = inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {"n0": "cordoned"})
     assert names(group_nodes(found)) == [["n0"], ["n1"], ["n2"]] or names(group_nodes(found))[0] == ["n1"]
-    assert next(each for each in found if each.report.example == "n0").report.rejection == "cordoned"
+    assert next(inspection for inspection in found if inspection.report.example == "n0").report.rejection == "cordoned"
 
 
 def test_a_search_that_is_given_up_still_has_a_conflict():
@@ -151,7 +153,7 @@ def test_no_more_nodes_are_inspected_after_three_that_are_given_up():
     problem = problem_of("taken").with_changes(claims=(wanted,), allocated_claims=(), slices=slices, nodes=nodes)
     assert len(inspect_nodes(problem, {})) == 6
     found = inspect_nodes(problem.with_changes(max_steps=3), {})
-    assert [each.given_up for each in found] == [True, True, True]
+    assert [inspection.given_up for inspection in found] == [True, True, True]
 
 
 def test_devices_of_other_claims_of_the_pod_are_in_use():

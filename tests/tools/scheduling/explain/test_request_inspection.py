@@ -23,7 +23,9 @@ def reasons(expression: str) -> tuple[CheckFailure, ...]:
     selector = InspectedSelector(problem, request, 2)
     assert (selector.kind, selector.number, selector.location) == ("selector", 0, "request gpu, selector 0")
     candidate = next(
-        each for each in problem.inventory.node_devices(problem.nodes[0]).candidates if each.id.driver == GPU
+        candidate
+        for candidate in problem.inventory.node_devices(problem.nodes[0]).candidates
+        if candidate.id.driver == GPU
     )
     assert selector(candidate) is selector(candidate), "evaluated once"
     return selector(candidate)
@@ -131,7 +133,9 @@ def test_an_alternative_is_enough():
     problem = problem_of("memory").with_changes(claims=(claim("c", request),))
     assert failing_requests(problem.parsed_claim.groups, inspected(problem)) == []
     both = problem.with_changes(nodes=problem.nodes[-1:], slices=())
-    assert [each.report.request for each in failing_requests(both.parsed_claim.groups, inspected(both))] == [
+    assert [
+        inspection.report.request for inspection in failing_requests(both.parsed_claim.groups, inspected(both))
+    ] == [
         "r/a",
         "r/b",
     ]

@@ -60,7 +60,7 @@ def nothing(problem: AllocationProblem) -> AllocationProblem:
 
 
 def texts(trials: ChangeTrials, *proposals: ProposedChange) -> list[str]:
-    return [each.text for each in trials.helpful(proposals)]
+    return [change.text for change in trials.helpful(proposals)]
 
 
 def test_only_what_helps_and_the_smallest_first():
@@ -91,17 +91,17 @@ def test_alternatives_of_one_family():
         )
         for name in "abc"
     )
-    assert [(each.text, each.others) for each in found] == [("free a", ("c",))]
+    assert [(change.text, change.others) for change in found] == [("free a", ("c",))]
     assert found[0].kind == "claim-freed"
 
 
 def test_pairs_are_tried_if_nothing_helps_alone():
     taken = problem_of("taken")
-    first, second = (each for each in taken.allocated_claims if each["metadata"]["name"].startswith("old"))
+    first, second = (holder for holder in taken.allocated_claims if holder["metadata"]["name"].startswith("old"))
 
     def without(freed: JSON) -> Callable[[AllocationProblem], AllocationProblem]:
         return lambda problem: problem.with_changes(
-            allocated_claims=tuple(each for each in problem.allocated_claims if each is not freed)
+            allocated_claims=tuple(holder for holder in problem.allocated_claims if holder is not freed)
         )
 
     found = texts(

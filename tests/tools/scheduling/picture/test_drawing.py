@@ -58,13 +58,13 @@ def test_unprintable_characters_are_replaced():
     ("nodes", "size"), [(1, DrawingSize.FULL), (3, DrawingSize.FULL), (8, DrawingSize.MEDIUM), (21, DrawingSize.SMALL)]
 )
 def test_size(nodes: int, size: DrawingSize):
-    fleet = [each for index in range(nodes) for each in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
+    fleet = [raw_slice for index in range(nodes) for raw_slice in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
     assert Drawing.of(build_scene(cluster(fleet))).size is size
 
 
 def test_partitions_do_not_count_for_the_size():
     assert (
-        Drawing.of(build_scene(cluster([each for index in range(8) for each in mig(f"n{index}", 8)]))).size
+        Drawing.of(build_scene(cluster([raw_slice for index in range(8) for raw_slice in mig(f"n{index}", 8)]))).size
         is DrawingSize.MEDIUM
     )
 
@@ -72,14 +72,14 @@ def test_partitions_do_not_count_for_the_size():
 def test_colours_of_claims_differ():
     old = [with_devices(claim(f"c{index}", exactly("g", GPU)), ("g", GPU, "n1", f"gpu-{index}")) for index in range(8)]
     drawing = Drawing.of(build_scene(cluster(gpus("n1", 8), old)))
-    hues = [drawing.colored(("default", each["metadata"]["name"]))["style"] for each in old]
+    hues = [drawing.colored(("default", old_claim["metadata"]["name"]))["style"] for old_claim in old]
     assert len(set(hues)) == 8
     assert drawing.chip(("default", "c0")) == '<span class="chip" style="--h:0" data-claim="0">c0</span>'
 
 
 def test_shapes_of_drivers():
     drawing = Drawing.of(build_scene(cluster(gpus("n1"), nics("n1"))))
-    assert [drawing.shape(each) for each in drawing.drivers] == ["shape-0", "shape-1"]
+    assert [drawing.shape(driver) for driver in drawing.drivers] == ["shape-0", "shape-1"]
 
 
 SHARED = pool_slice("n1", GPU, [device("a", {"model": "M"}, {"memory": "8Gi"}, allowMultipleAllocations=True)])
@@ -92,8 +92,8 @@ def test_css_classes_show_the_state():
     old = with_devices(claim("c", exactly("x", GPU)), ("x", GPU, "n1", "gpu-0"))
     admin = with_devices(claim("a", exactly("x", GPU)), ("x", GPU, "n1", "gpu-1"), adminAccess=True)
     drawn = build_scene(cluster(gpus("n1", 3, taints=[{"key": "t", "effect": "NoSchedule"}]), old, admin))
-    pages = [Page(device_html(each, Drawing.of(drawn))) for each in drawn.tiles]
-    assert [each.tags[0][1]["class"] for each in pages] == [
+    pages = [Page(device_html(tile, Drawing.of(drawn))) for tile in drawn.tiles]
+    assert [page.tags[0][1]["class"] for page in pages] == [
         "tile used shape-0 tainted", "tile admin shape-0 tainted", "tile free shape-0 tainted",
     ]  # fmt: skip
     assert "a (admin)" in pages[1].text
@@ -130,7 +130,7 @@ def test_a_small_device_has_a_text_for_screen_readers():
 
 
 def drawn(size: DrawingSize, *devices: str) -> Page:
-    old = [with_devices(claim(each, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{each}")) for each in devices]
+    old = [with_devices(claim(name, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{name}")) for name in devices]
     made = build_scene(cluster(mig("n1"), old))
     (item,) = made.cards[0].frame.frames[0].frames[0].items
     assert isinstance(item, PartitionedDevice)
@@ -141,7 +141,7 @@ def test_a_partitioned_device_at_full_size():
     page = drawn(DrawingSize.FULL, "3g-20gb-0", "1g-5gb-4")
     assert page.text.startswith("gpu-0 5 of 8 slots used memory: 15Gi of 40192Mi left multiprocessors: 28 of 98")
     assert len(page.having("tile")) == 2
-    assert [(each["data-claim"], str(each["style"]).partition(";")[2]) for each in page.having("on")[:2]] == [
+    assert [(attributes["data-claim"], str(attributes["style"]).partition(";")[2]) for attributes in page.having("on")[:2]] == [
         ("0", "left:0.00%;width:50.00%"), ("1", "left:50.00%;width:12.50%"),
     ]  # fmt: skip
     assert str(page.tags[0][1]["title"]).endswith("14 devices share it")
@@ -158,7 +158,7 @@ def test_a_partitioned_device_at_small_size():
     (item,) = page.having("counter-set")
     assert item["title"] == "gpu-0: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
     assert item["role"] == "img", "a screen reader reads the title"
-    assert [each["aria-label"] for each in page.having("strip")] == ["memory-slice-0…7: 8 of 8 used"]
+    assert [attributes["aria-label"] for attributes in page.having("strip")] == ["memory-slice-0…7: 8 of 8 used"]
 
 
 @pytest.mark.parametrize("size", DrawingSize)

@@ -34,7 +34,7 @@ HOSTILE = """"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;</styl
 
 
 def fleet(nodes: int) -> list[JSON]:
-    return [each for index in range(nodes) for each in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
+    return [raw_slice for index in range(nodes) for raw_slice in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
 
 
 def test_the_whole_page():
@@ -58,18 +58,18 @@ def test_the_whole_page():
                  "Without devices: n3", "pair p n1 gpu: n1/gpu-0, nic: n1/nic-0"):  # fmt: skip
         assert text in shown.text
     used = [
-        each
-        for each in shown.having("tile")
-        if "used" in str(each["class"]).split() and each.get("data-claim") is not None
+        attributes
+        for attributes in shown.having("tile")
+        if "used" in str(attributes["class"]).split() and attributes.get("data-claim") is not None
     ]
-    assert len({each["data-claim"] for each in used}) == 2, "both devices of a claim have one colour"
+    assert len({attributes["data-claim"] for attributes in used}) == 2, "both devices of a claim have one colour"
     assert "used by claim pair, request gpu" in str(used[1]["title"])
 
 
 def test_partitions():
     old = with_devices(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-3g-20gb-4"))
     shown = Page(render_page(build_scene(cluster(mig("n1"), old))))
-    assert "memory-slice-0…7: 4 of 8 used" in [each.get("aria-label") for _, each in shown.tags]
+    assert "memory-slice-0…7: 4 of 8 used" in [attributes.get("aria-label") for _, attributes in shown.tags]
     assert "memory: 20224Mi of 40192Mi left" in shown.text
     assert "available: 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
 
@@ -78,19 +78,19 @@ def test_partitions():
 def test_each_size_is_valid_html_and_names_every_device(nodes: int):
     shown = Page(render_page(build_scene(cluster(fleet(nodes)))))
     assert {tag for tag, _ in shown.tags} <= KNOWN
-    assert len([each for each in shown.having("tile") if each.get("title")]) == 16 * nodes
-    labels = " ".join(each.get("aria-label") or "" for each in shown.having("tile"))
+    assert len([attributes for attributes in shown.having("tile") if attributes.get("title")]) == 16 * nodes
+    labels = " ".join(attributes.get("aria-label") or "" for attributes in shown.having("tile"))
     for index in range(8):
         assert re.search(rf"\bgpu-{index}\b", f"{shown.text} {labels}"), "a screen reader finds it without tooltips"
 
 
 def test_partitions_of_eight_nodes():
-    parts = [each for index in range(8) for each in mig(f"n{index}", 8)]
+    parts = [raw_slice for index in range(8) for raw_slice in mig(f"n{index}", 8)]
     old = [with_devices(claim(f"c{i}", exactly("m", GPU)), ("m", GPU, f"n{i}", "gpu-0-mig-1g-5gb-0")) for i in range(8)]
     shown = Page(render_page(build_scene(cluster(parts, old))))
     assert len(shown.having("counter-set")) == 64
     assert len(shown.having("part")) == 8
-    small = [each for index in range(41) for each in mig(f"n{index}", 8)]
+    small = [raw_slice for index in range(41) for raw_slice in mig(f"n{index}", 8)]
     sets = Page(render_page(build_scene(cluster(small, old)))).having("counter-set")
     assert str(sets[0]["title"]).startswith("gpu-0: gpu-0-mig-1g-5gb-0 by c0 in use; available:")
 
@@ -139,7 +139,7 @@ def test_names_with_markup_are_escaped(nodes: int):
     assert [tag for tag, _ in shown.tags].count("script") == 1
     assert [tag for tag, _ in shown.tags].count("style") == 1
     styles = [str(attributes["style"]) for _, attributes in shown.tags if "style" in attributes]
-    assert all(re.fullmatch(r"--n:\d+|--h:\d+(;left:[\d.]+%)?(;width:[\d.]+%)?", each) for each in styles)
+    assert all(re.fullmatch(r"--n:\d+|--h:\d+(;left:[\d.]+%)?(;width:[\d.]+%)?", style) for style in styles)
     assert HOSTILE in " ".join(shown.texts)
 
 
@@ -174,7 +174,7 @@ def test_a_node():
         "4 free as a whole, 0 partly in use n1 0 of 4 in use pods: ml/p NUMA node 0 pci0000:00 gpu.nvidia.com"
         in page.text
     )
-    assert [each["title"] for tag, each in page.tags if tag == "fieldset"][:2] == [
+    assert [attributes["title"] for tag, attributes in page.tags if tag == "fieldset"][:2] == [
         "NUMA node 0 of n1",
         "pci0000:00 of n1",
     ]
@@ -183,10 +183,15 @@ def test_a_node():
 def test_nodes_with_problems_come_first_and_like_nodes_are_together():
     broken = gpus("n3", 1, taints=[{"key": "broken", "effect": "NoSchedule"}])
     page = drawn([gpus("n1", 8), gpus("n2", 2), broken, gpus("n4", 8)])
-    groups = [each["data-group"] for tag, each in page.tags if "data-group" in each]
+    groups = [attributes["data-group"] for tag, attributes in page.tags if "data-group" in attributes]
     assert groups[0] == "Nodes with problems"
-    assert [each.split(" with ")[0] for each in groups[1:]] == ["2 nodes", "1 node"]
-    assert [each["data-node"] for _, each in page.tags if "data-node" in each] == ["n3", "n1", "n4", "n2"]
+    assert [title.split(" with ")[0] for title in groups[1:]] == ["2 nodes", "1 node"]
+    assert [attributes["data-node"] for _, attributes in page.tags if "data-node" in attributes] == [
+        "n3",
+        "n1",
+        "n4",
+        "n2",
+    ]
     assert "n3 0 of 1 in use gpu-0: taint broken:NoSchedule" in page.text
 
 
@@ -203,10 +208,10 @@ def test_devices_that_several_nodes_can_use():
 
 
 def test_many_nodes_are_in_batches_of_few_elements():
-    page = drawn([each for index in range(50) for each in (*mig(f"n{index}", 8), nics(f"n{index}", 8))])
+    page = drawn([raw_slice for index in range(50) for raw_slice in (*mig(f"n{index}", 8), nics(f"n{index}", 8))])
     assert len(page.having("cards")) == 3, "a browser draws what is in view"
     assert len(page.having("card")) == 50
     assert len(page.tags) < 80 * 50
-    frames = [each["title"] for each in page.having("frame")]
+    frames = [attributes["title"] for attributes in page.having("frame")]
     assert frames[:2] == ["pci0000:00 of n0", "pci0000:01 of n0"]
     assert len(frames) == 8 * 50

@@ -31,8 +31,8 @@ def test_uses():
     )
     admin = with_devices(claim("a", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), adminAccess=True)
     found = one(gpus("n1"), claims=[old, admin, claim("waits", exactly("g", GPU))])
-    assert [(each.claim[1], each.admin) for each in found.uses] == [("c", False), ("a", True)]
-    assert [each.claim[1] for each in found.holders] == ["c"]
+    assert [(use.claim[1], use.admin) for use in found.uses] == [("c", False), ("a", True)]
+    assert [use.claim[1] for use in found.holders] == ["c"]
     assert str(found.uses[0].consumed["memory"]) == "1Gi"
 
 
@@ -47,7 +47,7 @@ def test_nodes_that_can_use_a_device():
         ),
     ]
     found = published_devices(Inventory([pool_slice("p", GPU, devices, perDeviceNodeSelection=True)]), [])
-    assert [(each.node, each.accessible_from) for each in found.tiles] == [
+    assert [(tile.node, tile.accessible_from) for tile in found.tiles] == [
         ("n7", ""), ("", "every node"), ("", "nodes where rack In a,b or gpu Exists"),
     ]  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_only_the_newest_generation_and_notes_on_incomplete_pools():
     new["metadata"]["name"] = "newer"
     new["spec"]["pool"] |= {"generation": 2, "resourceSliceCount": 3}
     found = published_devices(Inventory([gpus("n1", 4), new]), [])
-    assert [each.name for each in found.tiles] == ["gpu-0"]
+    assert [tile.name for tile in found.tiles] == ["gpu-0"]
     assert found.tiles[0].note == "incomplete pool: 1 of 3 slices of generation 2 exist"
 
 
@@ -66,17 +66,19 @@ def test_taints_of_slices_and_of_rules():
     rule = obj("DeviceTaintRule", "r", version="resource.k8s.io/v1beta2", spec=spec)
     slice_ = gpus("n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
     found = published_devices(Inventory([slice_], rules=[rule]), [])
-    assert [each.taints for each in found.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
+    assert [tile.taints for tile in found.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
 
 
 def test_counters():
     found = published_devices(Inventory(mig("n1")), [])
-    assert [(each.name, len(each.counters)) for each in found.counter_sets] == [("gpu-0-counter-set", 11)]
+    assert [(counter_set.name, len(counter_set.counters)) for counter_set in found.counter_sets] == [
+        ("gpu-0-counter-set", 11)
+    ]
     assert str(found.tiles[0].counters["gpu-0-counter-set", "memory"]) == "4864Mi"
 
 
 def made(*used: str) -> PartitionedDevice:
-    claims = [with_devices(claim(each, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{each}")) for each in used]
+    claims = [with_devices(claim(name, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{name}")) for name in used]
     found = published_devices(Inventory(mig("n1")), claims)
     return partitioned_device(found.counter_sets[0], found.tiles)
 
@@ -85,8 +87,8 @@ def test_numbered_slots_are_a_strip():
     found = made("1g-5gb-1", "3g-20gb-4")
     (strip,) = found.strips
     assert strip.name == "memory-slice-0…7"
-    assert [each and each[1] for each in strip.cells] == [None, "1g-5gb-1", None, None, *["3g-20gb-4"] * 4]
-    assert [each.name for each in found.bars] == ["memory", "multiprocessors", "copy-engines"]
+    assert [cell and cell[1] for cell in strip.cells] == [None, "1g-5gb-1", None, None, *["3g-20gb-4"] * 4]
+    assert [bar.name for bar in found.bars] == ["memory", "multiprocessors", "copy-engines"]
 
 
 def test_bars():

@@ -20,11 +20,11 @@ from tests.tools.scheduling.clusters import (
 
 
 def names(items: tuple[SceneItem, ...]) -> list[str]:
-    return [each.name for each in items]
+    return [item.name for item in items]
 
 
 def shape(frame: AlignmentFrame) -> object:
-    return (frame.title, names(frame.items), [shape(each) for each in frame.frames])
+    return (frame.title, names(frame.items), [shape(inner) for inner in frame.frames])
 
 
 def test_devices_of_all_drivers_in_their_frames():
@@ -44,13 +44,13 @@ def test_devices_without_alignment_and_frames_sorted_by_number():
     loose = [device("free"), device("nowhere", {NUMA: -1, ROOT: ""}), device("several", {ROOT: ["a", "b"]})]
     card = build_scene(cluster(pool_slice("n1", GPU, [*devices, *loose]))).cards[0]
     assert names(card.frame.items) == ["free", "nowhere", "several"]
-    assert [each.title for each in card.frame.frames] == ["NUMA node 2", "NUMA node 10"]
+    assert [frame.title for frame in card.frame.frames] == ["NUMA node 2", "NUMA node 10"]
 
 
 def test_partitions_are_shown_by_counter_set():
     frame = build_scene(cluster(mig("n1", 2))).cards[0].frame
     boards = [item for numa in frame.frames for root in numa.frames for item in root.items]
-    assert [(type(each), each.name) for each in boards] == [
+    assert [(type(board), board.name) for board in boards] == [
         (PartitionedDevice, "gpu-0"),
         (PartitionedDevice, "gpu-1"),
     ]
@@ -62,7 +62,7 @@ def test_cards():
     fabric = pool_slice("fabric", "f.example.com", [device("link")], allNodes=True)
     old = with_devices(claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), pod="p")
     drawn = build_scene(cluster(gpus("n1"), fabric, old, pod("p", "c", node="n1"), nodes=["n0"]))
-    assert [(each.name, each.is_node, each.in_use) for each in drawn.cards] == [
+    assert [(card.name, card.is_node, card.in_use) for card in drawn.cards] == [
         ("n0", True, "0 of 0 in use"), ("n1", True, "1 of 2 in use"), ("every node", False, "0 of 1 in use"),
     ]  # fmt: skip
     assert drawn.cards[1].pods == (("default", "p"),)
@@ -80,4 +80,4 @@ def test_devices_of_nodes_that_do_not_exist():
 def test_partitions_in_use_have_no_total():
     old = with_devices(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-1g-5gb-0"))
     assert build_scene(cluster(mig("n1"), old)).cards[0].in_use == "1 in use"
-    assert all(isinstance(each, DeviceTile) for each in build_scene(cluster(mig("n1"))).tiles)
+    assert all(isinstance(tile, DeviceTile) for tile in build_scene(cluster(mig("n1"))).tiles)

@@ -18,7 +18,7 @@ def numbers(total: HardwareTotal) -> tuple[int, ...]:
 
 
 def held(name: str, *devices: str) -> object:
-    return with_devices(claim(name, exactly("g", GPU)), *(("g", GPU, "n1", each) for each in devices))
+    return with_devices(claim(name, exactly("g", GPU)), *(("g", GPU, "n1", name) for name in devices))
 
 
 def test_the_figures_are_those_that_simulate_prints() -> None:
@@ -40,7 +40,7 @@ def test_the_figures_are_those_that_simulate_prints() -> None:
 
 def test_devices_with_one_pci_address_are_one_piece() -> None:
     address = {"resource.kubernetes.io/pciBusID": "0000:01:00.0"}
-    parts = pool_slice("n1", GPU, [device(each, {"model": "M", **address}) for each in ("a", "b")])
+    parts = pool_slice("n1", GPU, [device(name, {"model": "M", **address}) for name in ("a", "b")])
     (found,) = totals(parts, held("c", "a"))
     assert numbers(found) == (1, 0, 1, 0, 0, 100)
 
