@@ -75,14 +75,14 @@ def test_derived_attributes_are_compiled() -> None:
     wanted = claim(request(derivedAttributes=derived))
     wanted["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/x"}]
     profile = ServerProfile.of("1.37", {"DRADerivedAttributes": True})
-    (found,) = validate(wanted, profile=profile, compile_cel=cel_compiler(profile))
-    assert found.field == "spec.devices.requests[0].exactly.derivedAttributes[0].expression"
+    (problem,) = validate(wanted, profile=profile, compile_cel=cel_compiler(profile))
+    assert problem.field == "spec.devices.requests[0].exactly.derivedAttributes[0].expression"
 
 
 def places(obj: dict[str, object], **options: object) -> list[str]:
     compile_cel = cel_compiler(ServerProfile.of("1.36"))
-    found = validate(obj, profile=ServerProfile.of("1.36"), compile_cel=compile_cel, **options)  # type: ignore[arg-type]
-    return [problem.field for problem in found]
+    problems = validate(obj, profile=ServerProfile.of("1.36"), compile_cel=compile_cel, **options)  # type: ignore[arg-type]
+    return [problem.field for problem in problems]
 
 
 def test_all_selectors_are_compiled() -> None:
@@ -94,8 +94,8 @@ def test_all_selectors_are_compiled() -> None:
         f"spec.devices.requests[0].exactly.{where}",
         f"spec.devices.requests[1].firstAvailable[0].{where}",
     ]
-    (found,) = places(template(requests=[request(selectors=wrong)]))
-    assert found == f"spec.spec.devices.requests[0].exactly.{where}"
+    (problem,) = places(template(requests=[request(selectors=wrong)]))
+    assert problem == f"spec.spec.devices.requests[0].exactly.{where}"
 
 
 def test_without_a_compiler_there_are_no_problems() -> None:

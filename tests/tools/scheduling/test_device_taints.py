@@ -55,8 +55,8 @@ def rule(name: str = "rule", taint: dict[str, Any] | None = None, **selector: st
     return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint or TAINT}}
 
 
-def taints(each: dict[str, Any]) -> list[Any]:
-    return [one.get("taints") for one in each["spec"].get("devices", [])]
+def taints(raw_slice: dict[str, Any]) -> list[Any]:
+    return [one.get("taints") for one in raw_slice["spec"].get("devices", [])]
 
 
 def test_a_rule_taints_the_devices_it_selects() -> None:
@@ -86,5 +86,5 @@ def test_since_1_37_a_rule_without_a_selector_selects_nothing() -> None:
 def test_taints_of_the_driver_come_first() -> None:
     own = {"key": "own", "effect": "NoExecute"}
     other = {"key": "other", "value": "x", "effect": "None", "timeAdded": "2026-01-01T00:00:00Z"}
-    found = apply_taint_rules([a_slice(device("a") | {"taints": [own]})], [rule(), rule("more", other)])
-    assert taints(found[0]) == [[own, TAINT, other]]
+    tainted = apply_taint_rules([a_slice(device("a") | {"taints": [own]})], [rule(), rule("more", other)])
+    assert taints(tainted[0]) == [[own, TAINT, other]]

@@ -28,14 +28,14 @@ def device(name: str, *, capacity: dict[str, Any] | None = None, **more: Any) ->
     kinds = {bool: "bool", int: "int", str: "string"}
     attributes = {key: {kinds[type(value)]: value} for key, value in more.items() if type(value) in kinds}
     fields = {key: value for key, value in more.items() if key not in attributes}
-    found: JSON = {"name": name, **fields}
+    raw: JSON = {"name": name, **fields}
     if attributes:
-        found["attributes"] = attributes
+        raw["attributes"] = attributes
     if capacity:
-        found["capacity"] = {
+        raw["capacity"] = {
             key: value if isinstance(value, dict) else {"value": value} for key, value in capacity.items()
         }
-    return found
+    return raw
 
 
 def shared(name: str, **more: Any) -> JSON:
@@ -55,8 +55,8 @@ def a_slice(
 
 def counter_sets(name: str = "counters", count: int = 2, **sets: dict[str, str]) -> JSON:
     """A slice with counter sets, `set={"counter": "value"}`."""
-    found = [{"name": key, "counters": _values(value)} for key, value in sets.items()]
-    return a_slice(name=name, count=count, sharedCounters=found)
+    raw_sets = [{"name": key, "counters": _values(value)} for key, value in sets.items()]
+    return a_slice(name=name, count=count, sharedCounters=raw_sets)
 
 
 def consumes(counter_set: str = "set", **counters: str) -> JSON:
@@ -95,17 +95,20 @@ def claim(*requests: JSON, name: str = "c", **devices: Any) -> JSON:
 def allocator(
     *slices: JSON, features: SchedulerFeatures | None = None, classes: list[JSON] | None = None, **more: Any
 ) -> Allocator:
-    found = [device_class()] if classes is None else classes
+    raw_classes = [device_class()] if classes is None else classes
     inventory = Inventory(slices, features or SchedulerFeatures())
     return Allocator(
-        inventory, {raw_class["metadata"]["name"]: raw_class for raw_class in found}, share_id=lambda: "share", **more
+        inventory,
+        {raw_class["metadata"]["name"]: raw_class for raw_class in raw_classes},
+        share_id=lambda: "share",
+        **more,
     )
 
 
 def allocated(
-    found: Allocator, *claims: JSON, held: AllocatedState | None = None, at: JSON | None = None
+    allocator: Allocator, *claims: JSON, held: AllocatedState | None = None, at: JSON | None = None
 ) -> list[JSON] | None:
-    return found.allocate(at or node(), claims, AllocatedState() if held is None else held)
+    return allocator.allocate(at or node(), claims, AllocatedState() if held is None else held)
 
 
 def names(allocations: list[JSON] | None) -> list[list[str]] | None:

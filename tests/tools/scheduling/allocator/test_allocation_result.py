@@ -36,9 +36,9 @@ def need(key: str, *values: str) -> dict[str, Any]:
 
 
 def one(*slices: dict[str, Any], features: SchedulerFeatures | None = None, **fields: Any) -> dict[str, Any]:
-    found = allocated(allocator(*slices, features=features), claim(request("r", **fields)))
-    assert found
-    return found[0]
+    allocations = allocated(allocator(*slices, features=features), claim(request("r", **fields)))
+    assert allocations
+    return allocations[0]
 
 
 def test_a_device_of_the_node() -> None:
@@ -49,17 +49,17 @@ def test_a_device_of_the_node() -> None:
 
 
 def test_admin_access_and_tolerations_are_recorded() -> None:
-    (found,) = one(a_slice(device("a")), adminAccess=True, tolerations=[{"operator": "Exists"}])["devices"]["results"]
-    assert found["adminAccess"] is True
-    assert found["tolerations"] == [{"operator": "Exists"}]
+    (result,) = one(a_slice(device("a")), adminAccess=True, tolerations=[{"operator": "Exists"}])["devices"]["results"]
+    assert result["adminAccess"] is True
+    assert result["tolerations"] == [{"operator": "Exists"}]
 
 
 def test_skipped_operations_are_recorded() -> None:
     gpu = a_slice(device("a"), skipNodeOperations=["*"])
     able = node() | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
-    found = allocated(allocator(gpu, features=NEWER), claim(request("r")), at=able)
-    assert found
-    assert found[0]["devices"]["results"][0]["skipNodeOperations"] == ["*"]
+    allocations = allocated(allocator(gpu, features=NEWER), claim(request("r")), at=able)
+    assert allocations
+    assert allocations[0]["devices"]["results"][0]["skipNodeOperations"] == ["*"]
     assert allocated(allocator(gpu, features=NEWER), claim(request("r"))) is None
     assert "skipNodeOperations" not in one(gpu, features=of_1_37())["devices"]["results"][0]
     off = of_1_37(DRAListTypeAttributes=True)
@@ -68,23 +68,23 @@ def test_skipped_operations_are_recorded() -> None:
 
 def test_a_share_has_an_id_and_its_consumed_capacity() -> None:
     gpu = a_slice(shared("a", capacity={"memory": "80Gi"}))
-    (found,) = one(gpu, capacity={"requests": {"memory": "1024Mi"}})["devices"]["results"]
-    assert (found["shareID"], found["consumedCapacity"]) == ("share", {"memory": "1Gi"})
+    (result,) = one(gpu, capacity={"requests": {"memory": "1024Mi"}})["devices"]["results"]
+    assert (result["shareID"], result["consumedCapacity"]) == ("share", {"memory": "1Gi"})
     (alone,) = one(gpu, features=SchedulerFeatures(consumable_capacity=False))["devices"]["results"]
     assert not {"shareID", "consumedCapacity"} & set(alone)
 
 
 def test_binding_conditions_are_copied() -> None:
     conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
-    (found,) = one(a_slice(device("a") | conditions))["devices"]["results"]
-    assert {key: found[key] for key in conditions} == conditions
+    (result,) = one(a_slice(device("a") | conditions))["devices"]["results"]
+    assert {key: result[key] for key in conditions} == conditions
 
 
 def selector(*slices: dict[str, Any]) -> dict[str, Any] | None:
     """Of a claim for one device of each slice."""
-    found = allocated(allocator(*slices), claim(request("r", count=len(slices))))
-    assert found
-    result: dict[str, Any] | None = found[0].get("nodeSelector")
+    allocations = allocated(allocator(*slices), claim(request("r", count=len(slices))))
+    assert allocations
+    result: dict[str, Any] | None = allocations[0].get("nodeSelector")
     return result
 
 
@@ -100,9 +100,9 @@ def test_all_node_selectors_must_match() -> None:
         a_slice(device("b"), pool="p2", nodeSelector=term(need("zone", "b", "a"), gpu)),
         a_slice(device("c"), pool="p3", allNodes=True),
     ]
-    found = allocated(allocator(*slices), claim(request("r", count=3)), at=node)
-    assert found
-    assert found[0]["nodeSelector"] == term(in_a, gpu)
+    allocations = allocated(allocator(*slices), claim(request("r", count=3)), at=node)
+    assert allocations
+    assert allocations[0]["nodeSelector"] == term(in_a, gpu)
 
 
 def test_one_local_device_restricts_the_claim_to_the_node() -> None:
@@ -128,8 +128,8 @@ def test_a_selector_with_several_terms_cannot_be_combined() -> None:
 
 def test_the_result_shares_nothing_with_its_input() -> None:
     tolerations = [{"operator": "Exists"}]
-    found = one(a_slice(device("a")), tolerations=tolerations)
-    found["devices"]["results"][0]["tolerations"][0]["operator"] = "Equal"
+    result = one(a_slice(device("a")), tolerations=tolerations)
+    result["devices"]["results"][0]["tolerations"][0]["operator"] = "Equal"
     assert tolerations == [{"operator": "Exists"}]
 
 
@@ -146,11 +146,13 @@ def of(
         device_class("big", config=[opaque("big 1"), opaque("big 2")]),
     ]
     devices = a_slice(*(device(f"d{index}") for index in range(4)))
-    found = allocated(allocator(devices, classes=classes, features=features), claim(*requests, config=entries or []))
-    assert found
+    allocations = allocated(
+        allocator(devices, classes=classes, features=features), claim(*requests, config=entries or [])
+    )
+    assert allocations
     return [
         (entry["source"], entry.get("requests"), entry["opaque"]["parameters"]["is"])
-        for entry in found[0]["devices"]["config"]
+        for entry in allocations[0]["devices"]["config"]
     ]
 
 
@@ -176,14 +178,14 @@ def test_only_the_config_of_the_chosen_alternative_applies() -> None:
 
 def test_an_entry_for_several_requests_is_repeated_for_each() -> None:
     entry = {"requests": ["a", "b"], **opaque("both")}
-    found = of(request("a"), request("b"), request("c"), entries=[entry])
-    assert found[1:] == [("FromClaim", ["a", "b"], "both")] * 2
+    config = of(request("a"), request("b"), request("c"), entries=[entry])
+    assert config[1:] == [("FromClaim", ["a", "b"], "both")] * 2
 
 
 def test_since_1_37_an_entry_appears_once() -> None:
     entries = [{"requests": ["a", "b"], **opaque("two")}, {"requests": ["a"], **opaque("one")}]
-    found = of(request("a"), request("b"), request("c", deviceClassName="big"), entries=entries, features=NEWER)
-    assert found == [
+    config = of(request("a"), request("b"), request("c", deviceClassName="big"), entries=entries, features=NEWER)
+    assert config == [
         ("FromClass", ["a", "b"], "gpu"),
         ("FromClass", ["c"], "big 1"),
         ("FromClass", ["c"], "big 2"),

@@ -35,9 +35,9 @@ def test_a_claim_without_requests_is_allocated() -> None:
 
 
 def test_one_allocation_for_each_claim() -> None:
-    found = allocator(a_slice(device("a"), device("b")))
-    assert names(allocated(found, claim(request("r")), claim(request("r"), name="d"))) == [["a"], ["b"]]
-    assert allocated(found, claim(request("r", count=2)), claim(request("r"), name="d")) is None
+    gpu_allocator = allocator(a_slice(device("a"), device("b")))
+    assert names(allocated(gpu_allocator, claim(request("r")), claim(request("r"), name="d"))) == [["a"], ["b"]]
+    assert allocated(gpu_allocator, claim(request("r", count=2)), claim(request("r"), name="d")) is None
 
 
 def test_allocated_state_is_not_changed() -> None:
@@ -48,28 +48,28 @@ def test_allocated_state_is_not_changed() -> None:
 
 
 def test_one_allocator_serves_many_claims_and_nodes() -> None:
-    found = allocator(a_slice(device("a")), a_slice(device("b"), pool="n2", nodeName="n2"))
+    gpu_allocator = allocator(a_slice(device("a")), a_slice(device("b"), pool="n2", nodeName="n2"))
     used, wanted = AllocatedState(), claim(request("r"))
-    assert names(allocated(found, wanted, held=used)) == [["a"]]
+    assert names(allocated(gpu_allocator, wanted, held=used)) == [["a"]]
     used.add(held("a"))
-    assert allocated(found, wanted, held=used) is None
-    assert names(allocated(found, wanted, held=used, at=node("n2"))) == [["b"]]
+    assert allocated(gpu_allocator, wanted, held=used) is None
+    assert names(allocated(gpu_allocator, wanted, held=used, at=node("n2"))) == [["b"]]
     used.remove(held("a"))
-    assert names(allocated(found, wanted, held=used)) == [["a"]]
+    assert names(allocated(gpu_allocator, wanted, held=used)) == [["a"]]
 
 
 def test_a_changed_claim_is_parsed_again() -> None:
-    found, wanted = allocator(a_slice(device("a"), device("b"))), claim(request("r"))
-    assert names(allocated(found, wanted)) == [["a"]]
+    gpu_allocator, wanted = allocator(a_slice(device("a"), device("b"))), claim(request("r"))
+    assert names(allocated(gpu_allocator, wanted)) == [["a"]]
     wanted["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
-    assert names(allocated(found, wanted)) == [["a", "b"]]
+    assert names(allocated(gpu_allocator, wanted)) == [["a", "b"]]
 
 
 def test_many_claims_with_a_limited_cache() -> None:
-    found = allocator(a_slice(device("a")))
+    gpu_allocator = allocator(a_slice(device("a")))
     claims = [claim(request("r", count=1 + index % 2), name=f"c{index}") for index in range(200)]
     for _ in range(2):
-        assert [allocated(found, wanted) is not None for wanted in claims] == [True, False] * 100
+        assert [allocated(gpu_allocator, wanted) is not None for wanted in claims] == [True, False] * 100
 
 
 def test_an_invalid_pool_is_an_error_if_nothing_else_fits() -> None:
@@ -91,9 +91,9 @@ def test_errors_name_the_claim_and_request() -> None:
 
 def test_every_share_gets_its_own_id() -> None:
     inventory = Inventory([a_slice(shared("a", capacity={"memory": "4"}))])
-    found = Allocator(inventory, {"gpu": device_class()})
+    gpu_allocator = Allocator(inventory, {"gpu": device_class()})
     wanted = [claim(request("r", capacity={"requests": {"memory": "1"}}), name=name) for name in ("c", "d")]
-    allocations = found.allocate(node(), wanted, AllocatedState())
+    allocations = gpu_allocator.allocate(node(), wanted, AllocatedState())
     assert allocations
     ids = {result["shareID"] for allocation in allocations for result in allocation["devices"]["results"]}
     assert len(ids) == 2

@@ -149,8 +149,8 @@ def test_the_first_device_that_fits_is_taken() -> None:
 
 
 def test_choices_that_fail_are_undone() -> None:
-    found = allocated(allocator(gpus(0, 1, 1)), claim(request("r", count=2), constraints=[NUMA]))
-    assert names(found) == [["gpu-1", "gpu-2"]]
+    allocations = allocated(allocator(gpus(0, 1, 1)), claim(request("r", count=2), constraints=[NUMA]))
+    assert names(allocations) == [["gpu-1", "gpu-2"]]
 
 
 def test_a_rejected_device_makes_distinct_forget_the_others_of_its_request() -> None:
@@ -165,8 +165,8 @@ def test_a_rejected_device_makes_distinct_forget_the_others_of_its_request() -> 
 
 
 def test_a_later_request_may_change_the_device_of_an_earlier_one() -> None:
-    found = allocated(allocator(gpus(0, 1)), claim(request("any"), request("first", f"{A}.n == 0")))
-    assert names(found) == [["gpu-1", "gpu-0"]]
+    allocations = allocated(allocator(gpus(0, 1)), claim(request("any"), request("first", f"{A}.n == 0")))
+    assert names(allocations) == [["gpu-1", "gpu-0"]]
 
 
 def test_a_later_claim_may_change_the_device_of_an_earlier_one() -> None:
@@ -177,9 +177,9 @@ def test_a_later_claim_may_change_the_device_of_an_earlier_one() -> None:
 def test_the_preferred_alternative_wins_unless_its_device_is_needed() -> None:
     prefers = first_available("r", first=exact_request(f"{A}.n == 0"), second=exact_request())
     only = request("q", f"{A}.n == 0")
-    found = allocator(gpus(0, 1))
-    assert names(allocated(found, claim(prefers))) == [["gpu-0"]]
-    both = allocated(found, claim(prefers, only))
+    gpu_allocator = allocator(gpus(0, 1))
+    assert names(allocated(gpu_allocator, claim(prefers))) == [["gpu-0"]]
+    both = allocated(gpu_allocator, claim(prefers, only))
     assert both
     assert [(result["request"], result["device"]) for result in both[0]["devices"]["results"]] == [
         ("r/second", "gpu-1"),
@@ -189,12 +189,12 @@ def test_the_preferred_alternative_wins_unless_its_device_is_needed() -> None:
 
 def test_an_alternative_with_too_many_devices_is_skipped() -> None:
     devices = a_slice(*(device(f"gpu-{index}") for index in range(40)))
-    found = allocated(
+    allocations = allocated(
         allocator(devices),
         claim(request("r", count=20), first_available("q", a=exact_request(count=13), b=exact_request())),
     )
-    assert found
-    assert len(found[0]["devices"]["results"]) == 21
+    assert allocations
+    assert len(allocations[0]["devices"]["results"]) == 21
 
 
 def test_a_smaller_earlier_alternative_may_stay_within_the_limit() -> None:
@@ -202,9 +202,9 @@ def test_a_smaller_earlier_alternative_may_stay_within_the_limit() -> None:
     wanted = claim(
         first_available("r", many=exact_request(count=20), few=exact_request(count=2)), request("q", count=20)
     )
-    found = allocated(allocator(devices), wanted)
-    assert found
-    assert len(found[0]["devices"]["results"]) == 22
+    allocations = allocated(allocator(devices), wanted)
+    assert allocations
+    assert len(allocations[0]["devices"]["results"]) == 22
 
 
 def test_mode_all_needs_all_devices() -> None:
@@ -223,22 +223,22 @@ def test_mode_all_that_breaks_a_constraint_is_an_error() -> None:
 def test_partitions_are_combined_within_their_counters() -> None:
     sizes = {"half-0": "2", "half-1": "2", "whole": "4", "third": "3"}
     devices = [device(name, size=int(value)) | consumes(memory=value) for name, value in sizes.items()]
-    found = allocator(counter_sets(set={"memory": "4"}), a_slice(*devices, count=2))
-    assert names(allocated(found, claim(request("r", count=2)))) == [["half-0", "half-1"]]
-    assert names(allocated(found, claim(request("r", f"{A}.size > 2", count=1)))) == [["whole"]]
-    assert allocated(found, claim(request("r", f"{A}.size > 2", count=2))) is None
+    partition_allocator = allocator(counter_sets(set={"memory": "4"}), a_slice(*devices, count=2))
+    assert names(allocated(partition_allocator, claim(request("r", count=2)))) == [["half-0", "half-1"]]
+    assert names(allocated(partition_allocator, claim(request("r", f"{A}.size > 2", count=1)))) == [["whole"]]
+    assert allocated(partition_allocator, claim(request("r", f"{A}.size > 2", count=2))) is None
 
 
 def test_combinations_without_enough_devices_are_not_tried() -> None:
-    found = allocator(gpus(*(0, 1) * 16))
-    assert allocated(found, claim(request("r", count=17), constraints=[NUMA])) is None
-    assert found.steps < 100
+    gpu_allocator = allocator(gpus(*(0, 1) * 16))
+    assert allocated(gpu_allocator, claim(request("r", count=17), constraints=[NUMA])) is None
+    assert gpu_allocator.steps < 100
 
 
 def test_a_hopeless_request_is_detected_once() -> None:
-    found = allocator(gpus(*(0, 1) * 8))
-    assert allocated(found, claim(request("r", count=8), request("q", f"{A}.n > 99"))) is None
-    assert found.steps < 20
+    gpu_allocator = allocator(gpus(*(0, 1) * 8))
+    assert allocated(gpu_allocator, claim(request("r", count=8), request("q", f"{A}.n > 99"))) is None
+    assert gpu_allocator.steps < 20
 
 
 def test_an_error_is_raised_even_if_the_search_is_hopeless() -> None:
@@ -269,18 +269,20 @@ def test_examined_devices_count_as_work(count: int, kind: str) -> None:
     many = [device(f"gpu-{index}", numa=index % 9) for index in range(120)]
     requests = [request(f"r{index}", count=count) for index in range(16)]
     wanted = claim(*requests, constraints=[{kind: f"{DRIVER}/numa"}])
-    found = allocator(a_slice(*many), max_steps=20_000)
+    gpu_allocator = allocator(a_slice(*many), max_steps=20_000)
     with pytest.raises(SearchLimitError):
-        allocated(found, wanted)
-    assert 20_000 < found.work < 20_000 + 2 * len(many)
-    assert found.steps < 2_000
+        allocated(gpu_allocator, wanted)
+    assert 20_000 < gpu_allocator.work < 20_000 + 2 * len(many)
+    assert gpu_allocator.steps < 2_000
 
 
 def test_many_claims_with_many_devices() -> None:
     devices = a_slice(*(device(f"gpu-{index}") for index in range(50 * 32)))
-    found = allocated(allocator(devices), *(claim(request("r", count=32), name=f"c{index}") for index in range(50)))
-    assert found
-    assert len(found) == 50
+    allocations = allocated(
+        allocator(devices), *(claim(request("r", count=32), name=f"c{index}") for index in range(50))
+    )
+    assert allocations
+    assert len(allocations) == 50
 
 
 def test_lists_in_constraints_are_searched_as_the_scheduler_does() -> None:

@@ -30,15 +30,19 @@ def parse(*requests: dict[str, Any], features: SchedulerFeatures | None = None, 
 
 
 def test_a_request_inherits_the_selectors_of_its_class() -> None:
-    found = next(iter(parse(request("r", "1 == 1", "2 == 2")).requests))
-    assert found.selectors == ("true", "1 == 1", "2 == 2")
-    assert found.describe_selector(0) == "claim ns/c, request r, class gpu: selector #0"
-    assert found.describe_selector(2) == "claim ns/c, request r: selector #1"
+    parsed_request = next(iter(parse(request("r", "1 == 1", "2 == 2")).requests))
+    assert parsed_request.selectors == ("true", "1 == 1", "2 == 2")
+    assert parsed_request.describe_selector(0) == "claim ns/c, request r, class gpu: selector #0"
+    assert parsed_request.describe_selector(2) == "claim ns/c, request r: selector #1"
 
 
 def test_missing_fields_have_the_defaults_of_the_api_server() -> None:
-    found = next(iter(parse(request("r")).requests))
-    assert (found.count, found.admin_access, found.capacity_request.amounts) == (1, False, {})
+    parsed_request = next(iter(parse(request("r")).requests))
+    assert (parsed_request.count, parsed_request.admin_access, parsed_request.capacity_request.amounts) == (
+        1,
+        False,
+        {},
+    )
 
 
 def test_all_devices_have_no_count() -> None:
@@ -103,9 +107,9 @@ def test_an_unknown_constraint_is_an_error() -> None:
 
 def test_attributes_that_a_request_derives() -> None:
     raw = request("r", derivedAttributes=[{"name": "a.example.com/x", "expression": "device.driver"}])
-    found = parse(raw, features=NEWER)
-    assert found.has_derived_attributes
-    (derived,) = next(iter(found.requests)).derived_attributes.items()
+    parsed = parse(raw, features=NEWER)
+    assert parsed.has_derived_attributes
+    (derived,) = next(iter(parsed.requests)).derived_attributes.items()
     assert derived[0] == "a.example.com/x"
     assert derived[1].where == "claim ns/c, request r: derived attribute a.example.com/x"
     with pytest.raises(
@@ -126,10 +130,10 @@ def test_a_derived_value_is_computed_once_for_equal_devices() -> None:
     one, like, other = (
         candidate.device for candidate in candidates(a_slice(*(device(n, m=m) for n, m in ("ax", "bx", "cy"))))
     )
-    found = derived(f'device.attributes["{DRIVER}"].m + "!"')
-    assert found.value_for(one) == {"string": "x!"}
-    assert found.value_for(like) is found.value_for(one)
-    assert found.value_for(other) == {"string": "y!"}
+    attribute = derived(f'device.attributes["{DRIVER}"].m + "!"')
+    assert attribute.value_for(one) == {"string": "x!"}
+    assert attribute.value_for(like) is attribute.value_for(one)
+    assert attribute.value_for(other) == {"string": "y!"}
 
 
 @pytest.mark.parametrize("expression", ["1.5", "device.absent", f'device.attributes["{DRIVER}"].absent'])

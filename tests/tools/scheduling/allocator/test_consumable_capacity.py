@@ -28,8 +28,8 @@ def consumed(
 ) -> str | None:
     """What a request for memory consumes; None if it cannot be allocated."""
     capacity = {"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}}
-    found = consumed_capacities({"memory": parse_quantity(requested)} if requested else {}, capacity, arithmetic)
-    return found[0].amount.text if found else None
+    consumptions = consumed_capacities({"memory": parse_quantity(requested)} if requested else {}, capacity, arithmetic)
+    return consumptions[0].amount.text if consumptions else None
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_missing_capacity_cannot_be_allocated() -> None:
 
 
 def test_without_a_request_all_capacity_is_consumed() -> None:
-    found = consumed_capacities({}, {"memory": {"value": "1Gi"}, "cores": {"value": "4"}}, WHOLE)
-    assert found
-    assert {consumption.name: consumption.amount.nano == consumption.available for consumption in found} == {
+    consumptions = consumed_capacities({}, {"memory": {"value": "1Gi"}, "cores": {"value": "4"}}, WHOLE)
+    assert consumptions
+    assert {consumption.name: consumption.amount.nano == consumption.available for consumption in consumptions} == {
         "memory": True,
         "cores": True,
     }

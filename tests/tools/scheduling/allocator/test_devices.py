@@ -22,16 +22,16 @@ def test_devices_that_differ_only_in_name_share_their_content() -> None:
 def test_attributes_are_found_by_their_qualified_name() -> None:
     attributes = {"model": {"string": "a100"}, "std.example.com/root": {"string": "r"}}
     raw = a_slice({"name": "gpu-0", "attributes": attributes})
-    found = PoolSlice(raw, 0, ContentCache()).devices[0]
-    assert found.attribute(f"{DRIVER}/model") == {"string": "a100"}
-    assert found.attribute("std.example.com/root") == {"string": "r"}
-    assert found.attribute("other.example.com/model") is None
-    assert found.attribute("model/none") is None
+    gpu = PoolSlice(raw, 0, ContentCache()).devices[0]
+    assert gpu.attribute(f"{DRIVER}/model") == {"string": "a100"}
+    assert gpu.attribute("std.example.com/root") == {"string": "r"}
+    assert gpu.attribute("other.example.com/model") is None
+    assert gpu.attribute("model/none") is None
 
 
 def test_counters_of_a_device() -> None:
-    found = PoolSlice(a_slice(device("gpu-0") | consumes(memory="1Gi", slots="2")), 0, ContentCache()).devices[0]
-    assert found.counters == ((("set", "memory"), 2**30 * NANOS_PER_UNIT), (("set", "slots"), 2 * NANOS_PER_UNIT))
+    gpu = PoolSlice(a_slice(device("gpu-0") | consumes(memory="1Gi", slots="2")), 0, ContentCache()).devices[0]
+    assert gpu.counters == ((("set", "memory"), 2**30 * NANOS_PER_UNIT), (("set", "slots"), 2 * NANOS_PER_UNIT))
 
 
 def test_an_invalid_counter_is_named() -> None:
@@ -67,17 +67,17 @@ def test_invalid_capacities_are_not_scalar() -> None:
 
 
 def test_a_slice_knows_its_pool() -> None:
-    found = PoolSlice(a_slice(device("a"), device("b"), pool="p", count=3, generation=7), 0, ContentCache())
-    assert (found.pool, found.generation, found.count) == ((DRIVER, "p"), 7, 3)
-    assert [str(pool_device.id) for pool_device in found.devices] == [f"{DRIVER}/p/a", f"{DRIVER}/p/b"]
+    pool_slice = PoolSlice(a_slice(device("a"), device("b"), pool="p", count=3, generation=7), 0, ContentCache())
+    assert (pool_slice.pool, pool_slice.generation, pool_slice.count) == ((DRIVER, "p"), 7, 3)
+    assert [str(pool_device.id) for pool_device in pool_slice.devices] == [f"{DRIVER}/p/a", f"{DRIVER}/p/b"]
 
 
 def test_a_slice_of_counter_sets_has_no_devices() -> None:
-    found = PoolSlice(counter_sets(set={"memory": "1"}), 0, ContentCache())
-    assert found.has_counter_sets
-    assert found.devices == ()
+    pool_slice = PoolSlice(counter_sets(set={"memory": "1"}), 0, ContentCache())
+    assert pool_slice.has_counter_sets
+    assert pool_slice.devices == ()
 
 
 def test_an_empty_slice() -> None:
-    found = PoolSlice({"metadata": {"name": "s"}, "spec": {}}, 0, ContentCache())
-    assert (found.pool, found.generation, found.devices) == (("", ""), 0, ())
+    pool_slice = PoolSlice({"metadata": {"name": "s"}, "spec": {}}, 0, ContentCache())
+    assert (pool_slice.pool, pool_slice.generation, pool_slice.devices) == (("", ""), 0, ())

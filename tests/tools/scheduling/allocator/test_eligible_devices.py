@@ -120,16 +120,16 @@ def eligible(raw: dict[str, Any], *used: str) -> EligibleDevices:
 
 
 def test_free_devices_that_are_selected() -> None:
-    found = eligible(request("r", "device.driver != ''"), "b")
-    assert found.has_at_least(3)
-    assert not found.has_at_least(4)
-    assert [found[index].id.device for index in range(3)] == ["a", "c", "d"]
+    usable = eligible(request("r", "device.driver != ''"), "b")
+    assert usable.has_at_least(3)
+    assert not usable.has_at_least(4)
+    assert [usable[index].id.device for index in range(3)] == ["a", "c", "d"]
 
 
 def test_no_more_devices_are_examined_than_needed() -> None:
-    found = eligible(request("r", N))  # which fails for c
-    assert found.has_at_least(1)
-    assert found[0].id.device == "b"
+    usable = eligible(request("r", N))  # which fails for c
+    assert usable.has_at_least(1)
+    assert usable[0].id.device == "b"
 
 
 def test_devices_without_the_capacity_are_not_eligible() -> None:
@@ -160,22 +160,22 @@ def test_selected_devices_are_counted() -> None:
 def test_tainted_devices_are_not_eligible() -> None:
     tainted = candidates(a_slice(device("a") | {"taints": [{"key": "k", "effect": "NoExecute"}]}, device("b")))
     first, needs = need(request("r"))
-    found = EligibleDevices(
+    usable = EligibleDevices(
         0, first, tainted, DeviceChoices([needs.parsed_claim], AllocatedState(), SchedulerFeatures())
     )
-    assert found.has_at_least(1)
-    assert found[0].id.device == "b"
-    assert not found.has_at_least(2)
+    assert usable.has_at_least(1)
+    assert usable[0].id.device == "b"
+    assert not usable.has_at_least(2)
 
 
 def test_no_device_is_excluded_if_the_capacity_request_is_an_error() -> None:
     policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
     shares = [shared(name, capacity={"cores": {"value": "4", "requestPolicy": policy}}) for name in ("a", "b")]
-    found = candidates(a_slice(*shares))
+    shared_gpus = candidates(a_slice(*shares))
     for amount, error in (("1500m", False), ("1000500u", True)):
         raw = request("r", count=3, capacity={"requests": {"cores": amount}})
         first, _ = need(raw, of_1_37())
-        assert has_too_few_devices(first, found, ()) is not error
-        assert count_selected(first, found, ()) == (None if error else 2)
+        assert has_too_few_devices(first, shared_gpus, ()) is not error
+        assert count_selected(first, shared_gpus, ()) == (None if error else 2)
         off, _ = need(request("r", count=3), of_1_37(DRAConsumableCapacity=False))
-        assert has_too_few_devices(off, found, ())
+        assert has_too_few_devices(off, shared_gpus, ())

@@ -27,19 +27,19 @@ def test_1_34_differs_in_where_counter_sets_are() -> None:
 
 
 def test_the_defaults_of_a_release() -> None:
-    found = SchedulerFeatures.of(ServerProfile.of("1.34"))
-    assert found.admin_access
-    assert found.prioritized_list
-    assert not found.partitionable_devices
-    assert not found.device_taints
-    assert not found.binding_conditions
+    features = SchedulerFeatures.of(ServerProfile.of("1.34"))
+    assert features.admin_access
+    assert features.prioritized_list
+    assert not features.partitionable_devices
+    assert not features.device_taints
+    assert not features.binding_conditions
 
 
 def test_gates_that_depend_on_others() -> None:
     gates = {"DRADeviceBindingConditions": True, "DRAResourceClaimDeviceStatus": False, "DRADeviceTaints": False}
-    found = SchedulerFeatures.of(ServerProfile.of("1.36", gates | {"DRADeviceTaintRules": True}))
-    assert not found.binding_conditions
-    assert not found.taint_rules
+    features = SchedulerFeatures.of(ServerProfile.of("1.36", gates | {"DRADeviceTaintRules": True}))
+    assert not features.binding_conditions
+    assert not features.taint_rules
 
 
 def test_lists_in_constraints_came_one_release_after_selectors() -> None:
@@ -67,10 +67,10 @@ def test_older_schedulers_ignore_the_fields_of_1_37() -> None:
 
 
 def test_fractional_ranges_need_consumable_capacity() -> None:
-    found = SchedulerFeatures.of(
+    features = SchedulerFeatures.of(
         ServerProfile.of("1.37", {"DRAConsumableCapacity": False, "DRAFractionalCapacityRange": True})
     )
-    assert not found.fractional_ranges
+    assert not features.fractional_ranges
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,12 @@ def test_the_oldest_allocator_that_supports_all_features_is_chosen(
 
 def test_the_stable_allocator_keeps_counter_sets_everywhere() -> None:
     off = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
-    found = [SchedulerFeatures.of(ServerProfile.of(*arguments)) for arguments in (("1.36",), ("1.37",), ("1.37", off))]
-    assert [features.counter_sets_everywhere for features in found] == [True, False, True]
+    variants = [
+        SchedulerFeatures.of(ServerProfile.of(*arguments)) for arguments in (("1.36",), ("1.37",), ("1.37", off))
+    ]
+    assert [features.counter_sets_everywhere for features in variants] == [True, False, True]
 
 
 def test_since_1_37_selectors_always_support_lists() -> None:
-    found = [SchedulerFeatures.of(ServerProfile.of(version)).cel.list_type_attributes for version in ("1.36", "1.37")]
-    assert found == [False, True]
+    lists = [SchedulerFeatures.of(ServerProfile.of(version)).cel.list_type_attributes for version in ("1.36", "1.37")]
+    assert lists == [False, True]

@@ -20,9 +20,9 @@ def pools(features: SchedulerFeatures, *slices: dict[str, Any], others: tuple[di
 def only_pool(
     *slices: dict[str, Any], others: tuple[dict[str, Any], ...] = (), partitionable: bool = True
 ) -> Pool | None:
-    found = pools(SchedulerFeatures(partitionable_devices=partitionable), *slices, others=others)
-    assert len(found) <= 1
-    return found[0] if found else None
+    listed = pools(SchedulerFeatures(partitionable_devices=partitionable), *slices, others=others)
+    assert len(listed) <= 1
+    return listed[0] if listed else None
 
 
 def devices(pool: Pool | None) -> list[str]:
@@ -43,10 +43,10 @@ def test_only_the_newest_generation_counts() -> None:
 
 
 def test_a_pool_with_missing_slices_is_incomplete() -> None:
-    found = only_pool(a_slice(device("a"), count=2))
-    assert found
-    assert found.incomplete == "1 of 2 slices of generation 1 exist"
-    assert not found.candidates
+    pool = only_pool(a_slice(device("a"), count=2))
+    assert pool
+    assert pool.incomplete == "1 of 2 slices of generation 1 exist"
+    assert not pool.candidates
 
 
 def test_slices_for_other_nodes_make_a_pool_complete() -> None:
@@ -60,9 +60,9 @@ def test_a_pool_with_a_newer_generation_elsewhere_is_ignored() -> None:
 
 
 def test_a_duplicate_device_name_makes_a_pool_invalid() -> None:
-    found = only_pool(a_slice(device("a"), device("a")))
-    assert found
-    assert found.invalid == "duplicate device name a"
+    pool = only_pool(a_slice(device("a"), device("a")))
+    assert pool
+    assert pool.invalid == "duplicate device name a"
 
 
 def test_missing_and_duplicate_counter_sets_make_a_pool_invalid() -> None:
@@ -81,21 +81,21 @@ def test_missing_and_duplicate_counter_sets_make_a_pool_invalid() -> None:
 def test_devices_on_other_nodes_use_the_same_counters() -> None:
     here, there = device("a") | consumes(memory="1"), device("b") | consumes(memory="2")
     other = a_slice(there, name="s2", count=3, nodeName="n2")
-    found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(other,))
-    assert found
-    assert found.counters == {("set", "memory"): 4 * NANOS_PER_UNIT}
-    assert [consumer.id.device for consumer in found.counter_consumers] == ["a", "b"]
+    pool = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(other,))
+    assert pool
+    assert pool.counters == {("set", "memory"): 4 * NANOS_PER_UNIT}
+    assert [consumer.id.device for consumer in pool.counter_consumers] == ["a", "b"]
     broken = a_slice(device("b") | consumes("none", x="1"), name="s2", count=3, nodeName="n2")
-    found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(broken,))
-    assert found
-    assert found.invalid
+    pool = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(broken,))
+    assert pool
+    assert pool.invalid
 
 
 def test_devices_in_a_slice_with_counter_sets_are_ignored() -> None:
     both = a_slice(device("a"), count=2) | {}
     both["spec"]["sharedCounters"] = [{"name": "set", "counters": {"memory": {"value": "1"}}}]
-    found = only_pool(both, a_slice(device("b") | consumes(memory="1"), name="s2", count=2))
-    assert devices(found) == ["b"]
+    pool = only_pool(both, a_slice(device("b") | consumes(memory="1"), name="s2", count=2))
+    assert devices(pool) == ["b"]
 
 
 def mixed(name: str, *devices: dict[str, Any], memory: str = "4", count: int = 2, **spec: Any) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def mixed(name: str, *devices: dict[str, Any], memory: str = "4", count: int = 2
 
 def test_in_1_34_each_slice_has_its_own_counters() -> None:
     first = mixed("s1", device("a") | consumes(memory="1"), device("plain"))
-    found = pools(OF_1_34, first, mixed("s2", device("b") | consumes(memory="1"), memory="9"))
-    assert [devices(pool) for pool in found] == [["a", "plain"], ["b"]]
-    assert [pool.counters for pool in found] == [
+    per_slice = pools(OF_1_34, first, mixed("s2", device("b") | consumes(memory="1"), memory="9"))
+    assert [devices(pool) for pool in per_slice] == [["a", "plain"], ["b"]]
+    assert [pool.counters for pool in per_slice] == [
         {("set", "memory"): 4 * NANOS_PER_UNIT},
         {("set", "memory"): 9 * NANOS_PER_UNIT},
     ]
-    assert found[0].counters_key != found[1].counters_key
-    assert {pool.name for pool in found} == {"gpu.example.com/n1"}
+    assert per_slice[0].counters_key != per_slice[1].counters_key
+    assert {pool.name for pool in per_slice} == {"gpu.example.com/n1"}
 
 
 def test_in_1_34_one_bad_slice_makes_the_whole_pool_bad() -> None:
@@ -137,12 +137,12 @@ def test_without_partitionable_devices_counters_are_not_checked() -> None:
 
 def test_devices_of_a_slice_can_be_for_different_nodes() -> None:
     here, there = device("a") | {"nodeName": "n1"}, device("b") | {"nodeName": "n2"}
-    found = only_pool(a_slice(here, there, perDeviceNodeSelection=True))
-    assert found
-    assert [(candidate.id.device, candidate.on_node) for candidate in found.candidates] == [("a", True), ("b", False)]
+    pool = only_pool(a_slice(here, there, perDeviceNodeSelection=True))
+    assert pool
+    assert [(candidate.id.device, candidate.on_node) for candidate in pool.candidates] == [("a", True), ("b", False)]
 
 
 def test_a_pool_with_binding_conditions() -> None:
-    found = only_pool(a_slice(device("a"), device("b") | {"bindingConditions": ["ready"]}))
-    assert found
-    assert found.has_binding_conditions
+    pool = only_pool(a_slice(device("a"), device("b") | {"bindingConditions": ["ready"]}))
+    assert pool
+    assert pool.has_binding_conditions

@@ -25,15 +25,15 @@ def request_with(*expressions: str) -> Request:
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The expressions that are evaluated, one entry each time."""
-    found: list[str] = []
+    listed: list[str] = []
     original = cel.Selector.matches
 
     def matches(self: cel.Selector, view: cel.DeviceView) -> bool:
-        found.append(self.expression)
+        listed.append(self.expression)
         return original(self, view)
 
     monkeypatch.setattr(cel.Selector, "matches", matches)
-    return found
+    return listed
 
 
 def test_an_expression_is_evaluated_once_for_devices_with_equal_fields(evaluations: list[str]) -> None:

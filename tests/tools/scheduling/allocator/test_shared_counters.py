@@ -59,21 +59,21 @@ def test_shares_of_a_device_count_once() -> None:
 
 
 def test_all_counters_of_a_device_are_reserved_or_none() -> None:
-    found, counters = pool(), SharedCounters(AllocatedState())
-    a, b, c = found.candidates
+    one_pool, counters = pool(), SharedCounters(AllocatedState())
+    a, b, c = one_pool.candidates
     assert reserve(counters, a)
     assert reserve(counters, b)
     assert not reserve(counters, c)
-    assert counters.consumed(found) == {MEMORY: 4 * NANOS_PER_UNIT, SLOTS: 2 * NANOS_PER_UNIT}
-    counters.release(found, a.device)
+    assert counters.consumed(one_pool) == {MEMORY: 4 * NANOS_PER_UNIT, SLOTS: 2 * NANOS_PER_UNIT}
+    counters.release(one_pool, a.device)
     assert reserve(counters, c)
 
 
 def test_overdrawn_counters_have_nothing_available() -> None:
-    found = pool("1")
+    one_pool = pool("1")
     counters = SharedCounters(AllocatedState.of([held("a")]))
-    assert counters.available(found).overdrawn
-    assert not reserve(counters, found.candidates[1])
+    assert counters.available(one_pool).overdrawn
+    assert not reserve(counters, one_pool.candidates[1])
 
 
 def other_pool(memory: str, features: SchedulerFeatures) -> Pool:
@@ -111,10 +111,12 @@ def test_in_1_34_counters_apply_within_their_slice() -> None:
         )
         for name, memory in (("a", "2"), ("b", "4"))
     ]
-    found = allocator(*slices, features=features)
-    assert names(allocated(found, claim(request("r", count=3)))) == [["a0", "b0", "b1"]]
-    assert names(allocated(found, claim(request("r", count=2)), held=AllocatedState.of([held("b2")]))) == [["a0", "b0"]]
-    assert allocated(found, claim(request("r", count=4))) is None
+    pool_allocator = allocator(*slices, features=features)
+    assert names(allocated(pool_allocator, claim(request("r", count=3)))) == [["a0", "b0", "b1"]]
+    assert names(allocated(pool_allocator, claim(request("r", count=2)), held=AllocatedState.of([held("b2")]))) == [
+        ["a0", "b0"]
+    ]
+    assert allocated(pool_allocator, claim(request("r", count=4))) is None
 
 
 def grouped(name: str, *groups: str, counter_set: str = "set") -> dict[str, Any]:

@@ -70,11 +70,11 @@ def test_upstream_case(case: dict[str, Any]) -> None:
             allocator.allocate(case["node"], case["claims"], allocated(case))
         assert all(part in str(caught.value) for part in expected["errorContains"])
     else:
-        found = allocator.allocate(case["node"], case["claims"], allocated(case)) or []
-        assert len(found) == len(expected["results"])
-        for have, want in zip(found, expected["results"], strict=True):
+        allocations = allocator.allocate(case["node"], case["claims"], allocated(case)) or []
+        assert len(allocations) == len(expected["results"])
+        for have, want in zip(allocations, expected["results"], strict=True):
             compare = unordered if want["match"] == "unordered" else lambda listed: listed
             assert compare(canonical(have)) == compare(canonical(want["allocation"]))
         # What upstream's allocator really returned, in order.
-        assert canonical(found) == canonical(observed.get("allocations") or [])
+        assert canonical(allocations) == canonical(observed.get("allocations") or [])
         assert allocator.steps <= observed["allocateOneInvocations"]

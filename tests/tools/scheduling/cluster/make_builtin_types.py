@@ -54,14 +54,14 @@ def kind_names(definitions: dict[str, Any]) -> dict[tuple[str, str], str]:
 
 def referred(schema: dict[str, Any]) -> list[str]:
     """The types of the fields of a type."""
-    found = []
+    types = []
     for schema_of_field in schema.get("properties", {}).values():
         inner = schema_of_field
         while "$ref" not in inner and ("items" in inner or "additionalProperties" in inner):
             inner = inner.get("items") or inner["additionalProperties"]
         if "$ref" in inner:
-            found.append(inner["$ref"].rsplit("/", 1)[1])
-    return found
+            types.append(inner["$ref"].rsplit("/", 1)[1])
+    return types
 
 
 def main(arguments: list[str]) -> None:

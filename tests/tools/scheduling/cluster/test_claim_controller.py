@@ -51,9 +51,9 @@ def test_no_claim_for_a_missing_template_or_a_finished_pod():
 
 def test_an_entry_that_needed_no_claim_has_none():
     status = {"resourceClaimStatuses": [{"name": "one"}]}
-    found = parsed(pod("p", templates=["one"]) | {"status": status})
-    assert claim_key(found, found.spec.resource_claims[0]) is None
-    assert list(used_claims(found)) == []
+    parsed_pod = parsed(pod("p", templates=["one"]) | {"status": status})
+    assert claim_key(parsed_pod, parsed_pod.spec.resource_claims[0]) is None
+    assert list(used_claims(parsed_pod)) == []
 
 
 def test_a_claim_keeps_its_devices_until_nobody_uses_it():

@@ -72,5 +72,5 @@ def test_a_budget_is_used_up_in_order():
 def test_a_budget_without_status_is_counted(spec, allowed):
     """Four pods are expected, and three of them run."""
     pods = [labelled(name, on="a" if name != "s" else "", app="x") for name in "pqrs"]
-    found = violating([budget({"matchLabels": {"app": "x"}}, **spec)], *pods)
-    assert len(found) == 4 - allowed
+    blocked = violating([budget({"matchLabels": {"app": "x"}}, **spec)], *pods)
+    assert len(blocked) == 4 - allowed

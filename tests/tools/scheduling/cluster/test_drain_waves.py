@@ -53,8 +53,10 @@ def test_a_node_that_was_cordoned_stays_so():
     start = three_nodes()
     cordoned = [node | {"spec": {"unschedulable": True}} for node in start.snapshot.nodes[:1]]
     (wave,) = drain_in_waves(schedule(start.snapshot.with_objects(cordoned)), [("a", "b")], same)
-    found = {node["metadata"]["name"]: node["spec"].get("unschedulable") for node in uncordoned(wave).snapshot.nodes}
-    assert found == {"a": True, "b": None, "c": None}
+    unschedulable = {
+        node["metadata"]["name"]: node["spec"].get("unschedulable") for node in uncordoned(wave).snapshot.nodes
+    }
+    assert unschedulable == {"a": True, "b": None, "c": None}
 
 
 def test_slices_after_the_upgrade_are_seen_by_the_next_wave():

@@ -39,8 +39,8 @@ def plan(*objects, **more):
     return plan_evictions(schedule(cluster(*flat)), KEY, **more)
 
 
-def names(found):
-    return [eviction.pod[1] for eviction in found.evictions]
+def names(planned):
+    return [eviction.pod[1] for eviction in planned.evictions]
 
 
 NODES = (node("a"), gpus("a", "gpu-0", "gpu-1", "gpu-2"), node("b"), gpus("b", "gpu-0", "gpu-1", "gpu-2"))
@@ -49,12 +49,12 @@ NODES = (node("a"), gpus("a", "gpu-0", "gpu-1", "gpu-2"), node("b"), gpus("b", "
 def test_the_fewest_pods_are_evicted():
     """On a, each of three pods has a GPU; on b, one pod has two."""
     many = [holder(name, f"gpu-{index}") for index, name in enumerate("xyz")]
-    found = plan(*NODES, *many, holder("big", "gpu-0", "gpu-1", on="b", priority=50), wanting(2, priority=9))
-    assert (found.node, names(found), found.fewest) == ("b", ["big"], True)
-    (big,) = found.evictions
+    eviction_plan = plan(*NODES, *many, holder("big", "gpu-0", "gpu-1", on="b", priority=50), wanting(2, priority=9))
+    assert (eviction_plan.node, names(eviction_plan), eviction_plan.fewest) == ("b", ["big"], True)
+    (big,) = eviction_plan.evictions
     assert (big.priority, big.owner, big.violates) == (50, "", False)
     assert big.devices == (f"{DRIVER}/b/gpu-0", f"{DRIVER}/b/gpu-1")
-    states = {change.subject[1]: (change.before.node, change.after.node) for change in found.changes}
+    states = {change.subject[1]: (change.before.node, change.after.node) for change in eviction_plan.changes}
     assert states == {"p": (None, "b"), "big": ("b", None)}
 
 
@@ -68,8 +68,8 @@ def test_of_equally_many_pods_the_less_important_ones():
 def test_a_set_that_is_smaller_than_the_first_one_found():
     """Taking back the most important pod first keeps `mid` and evicts two; evicting `mid` alone is enough."""
     pods = [holder("low", "gpu-0"), holder("mid", "gpu-1", "gpu-2", priority=5), holder("free", "gpu-0", on="b")]
-    found = plan(*NODES[:2], *pods[:2], wanting(2))
-    assert (names(found), found.fewest) == (["mid"], True)
+    eviction_plan = plan(*NODES[:2], *pods[:2], wanting(2))
+    assert (names(eviction_plan), eviction_plan.fewest) == (["mid"], True)
     cut = plan(*NODES[:2], *pods[:2], wanting(2), max_trials=1)
     assert not cut.fewest
 
@@ -81,38 +81,40 @@ def test_pods_that_stay():
             NoRoomError, match="no evictions make room for pod p: 0 of 1 nodes: no devices for claim some"
         ):
             plan(*NODES[:2], holder("x", "gpu-0", "gpu-1", "gpu-2", owner=owner), wanting())
-    (found,) = plan(*NODES[:2], holder("x", "gpu-0", "gpu-1", "gpu-2", owner="ReplicaSet"), wanting()).evictions
-    assert found.owner == "ReplicaSet owner"
+    (planned,) = plan(*NODES[:2], holder("x", "gpu-0", "gpu-1", "gpu-2", owner="ReplicaSet"), wanting()).evictions
+    assert planned.owner == "ReplicaSet owner"
 
 
 def test_other_resources_make_room_too():
     cpus = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
     small = node("a", allocatable={"cpu": "3", "pods": "10"})
-    found = plan(small, gpus("a", "gpu-0"), pod("busy", nodeName="a", containers=cpus), wanting(containers=cpus))
-    assert (names(found), found.evictions[0].devices) == (["busy"], ())
+    eviction_plan = plan(
+        small, gpus("a", "gpu-0"), pod("busy", nodeName="a", containers=cpus), wanting(containers=cpus)
+    )
+    assert (names(eviction_plan), eviction_plan.evictions[0].devices) == (["busy"], ())
 
 
 def test_devices_that_several_nodes_can_use():
     shared = gpus("a", "gpu-0", nodeName=None, allNodes=True)
     held = allocated(claim("c-far"), "gpu-0", on="a", pods=["far"])
     held["status"]["allocation"].pop("nodeSelector")
-    found = plan(node("a"), node("b"), shared, held, pod("far", claims=["c-far"], nodeName="b"), wanting())
-    assert names(found) == ["far"]
+    eviction_plan = plan(node("a"), node("b"), shared, held, pod("far", claims=["c-far"], nodeName="b"), wanting())
+    assert names(eviction_plan) == ["far"]
 
 
 def test_budgets_are_told():
     held, made = holder("x", "gpu-0", "gpu-1", "gpu-2")
     made["metadata"]["labels"] = {"app": "x"}
     budget = obj("PodDisruptionBudget", "b", {"selector": {"matchLabels": {"app": "x"}}}, "default")
-    found = plan(*NODES[:2], budget | {"status": {"disruptionsAllowed": 0}}, held, made, wanting())
-    assert found.evictions[0].violates
-    assert found.to_json()["evictions"][0]["violatesDisruptionBudget"] is True
+    eviction_plan = plan(*NODES[:2], budget | {"status": {"disruptionsAllowed": 0}}, held, made, wanting())
+    assert eviction_plan.evictions[0].violates
+    assert eviction_plan.to_json()["evictions"][0]["violatesDisruptionBudget"] is True
 
 
 def test_claims_without_a_pod_hold_nothing_in_a_cluster():
-    found = plan(*NODES[:2], claim("idle", request(count=2)), holder("x", "gpu-0"), wanting(2))
-    assert found.evictions == ()
-    assert found.node == "a"
+    eviction_plan = plan(*NODES[:2], claim("idle", request(count=2)), holder("x", "gpu-0"), wanting(2))
+    assert eviction_plan.evictions == ()
+    assert eviction_plan.node == "a"
 
 
 def test_pods_without_hope():
@@ -127,5 +129,5 @@ def test_pods_without_hope():
 
 
 def test_a_pod_that_runs_needs_no_room():
-    found = plan(*NODES, wanting())
-    assert (found.node, found.evictions, found.fewest) == ("a", (), True)
+    eviction_plan = plan(*NODES, wanting())
+    assert (eviction_plan.node, eviction_plan.evictions, eviction_plan.fewest) == ("a", (), True)

@@ -110,9 +110,9 @@ def requests(found):
     ],
 )
 def test_requests_and_mappings(pod_of, expected_requests, expected_mappings):
-    found = made(**pod_of)
-    assert requests(found) == expected_requests
-    assert mappings(found) == expected_mappings
+    mapped = made(**pod_of)
+    assert requests(mapped) == expected_requests
+    assert mappings(mapped) == expected_mappings
 
 
 def test_the_claim_has_owner_reference_and_annotation():
@@ -132,9 +132,9 @@ def test_of_several_classes_for_a_resource_the_newest_wins():
         return made
 
     assert classes_by_resource([cls("b"), cls("a")])[ONE] == "a"
-    found = classes_by_resource([cls("a", "2026-01-01T00:00:00Z"), cls("b", "2026-01-02T00:00:00Z")])
-    assert found[ONE] == "b"
-    assert found[f"{IMPLICIT_RESOURCE_PREFIX}a"] == "a"
+    class_names = classes_by_resource([cls("a", "2026-01-01T00:00:00Z"), cls("b", "2026-01-02T00:00:00Z")])
+    assert class_names[ONE] == "b"
+    assert class_names[f"{IMPLICIT_RESOURCE_PREFIX}a"] == "a"
 
 
 def test_a_class_that_loses_its_resource_has_no_implicit_name():

@@ -61,15 +61,15 @@ def both(tmp_path, text: str):
     plain = [(place, obj, document.line(place)) for place, obj in objects(document.value)]
     if items is None:
         return None, plain
-    found = [(place, obj, item.line(place)) for item in items for place, obj in objects(item.value, item.place)]
-    return found, plain
+    read = [(place, obj, item.line(place)) for item in items for place, obj in objects(item.value, item.place)]
+    return read, plain
 
 
 @pytest.mark.usefixtures("_chunks")
 def test_items_are_read_as_in_the_whole_file(tmp_path, write):
-    found, plain = both(tmp_path, write(listed(ITEMS)))
-    assert json.dumps(found) == json.dumps(plain)
-    assert found
+    read, plain = both(tmp_path, write(listed(ITEMS)))
+    assert json.dumps(read) == json.dumps(plain)
+    assert read
 
 
 def test_items_of_a_shape_are_not_parsed(tmp_path, write):
@@ -94,15 +94,15 @@ def test_lines_inside_items(tmp_path, write):
 
 def test_items_without_a_kind_have_that_of_the_list(tmp_path, write):
     bare = [{key: value for key, value in node(name).items() if key == "metadata"} for name in "abc"]
-    found, plain = both(tmp_path, write(listed(bare, kind="NodeList")))
-    assert found == plain
-    assert found[2][1] == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c", "labels": {}}}
+    read, plain = both(tmp_path, write(listed(bare, kind="NodeList")))
+    assert read == plain
+    assert read[2][1] == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c", "labels": {}}}
 
 
 def test_lists_in_lists(tmp_path, write):
-    found, plain = both(tmp_path, write(listed([listed([node("a")]), node("b"), listed([])])))
-    assert found == plain
-    assert [place for place, _, _ in found] == [("items", 0, "items", 0), ("items", 1)]
+    read, plain = both(tmp_path, write(listed([listed([node("a")]), node("b"), listed([])])))
+    assert read == plain
+    assert [place for place, _, _ in read] == [("items", 0, "items", 0), ("items", 1)]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_what_is_not_text_or_not_large_or_no_file_is_left_too(tmp_path):
 )
 @pytest.mark.usefixtures("_chunks")
 def test_what_is_read_item_by_item_is_the_same(tmp_path, text):
-    found, plain = both(tmp_path, text)
-    assert found is None or json.dumps(found) == json.dumps(plain)
+    read, plain = both(tmp_path, text)
+    assert read is None or json.dumps(read) == json.dumps(plain)
 
 
 @pytest.mark.usefixtures("_chunks")
@@ -194,8 +194,8 @@ def test_drawn_changes_of_a_text_never_change_what_is_read(tmp_path, write):
         if items is not None:
             kept += 1
             (document,) = read_documents(changed.encode(), "file")
-            found = [located for item in items for located in objects(item.value, item.place)]
-            assert json.dumps(found) == json.dumps(list(objects(document.value))), f"seed {seed}"
+            pairs = [located for item in items for located in objects(item.value, item.place)]
+            assert json.dumps(pairs) == json.dumps(list(objects(document.value))), f"seed {seed}"
     assert 0 < kept < 50
 
 

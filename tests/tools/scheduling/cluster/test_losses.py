@@ -11,12 +11,12 @@ COUNTERS = [{"name": "gpu-0", "counters": {"memory": {"value": "4"}}}]
 
 
 def part(name, counters="", bus=""):
-    found = {"name": name, "attributes": {"model": {"string": "a100"}}}
+    raw_device = {"name": name, "attributes": {"model": {"string": "a100"}}}
     if counters:
-        found["consumesCounters"] = [{"counterSet": counters, "counters": {"memory": {"value": "2"}}}]
+        raw_device["consumesCounters"] = [{"counterSet": counters, "counters": {"memory": {"value": "2"}}}]
     if bus:
-        found["attributes"]["resource.kubernetes.io/pciBusID"] = {"string": bus}
-    return found
+        raw_device["attributes"]["resource.kubernetes.io/pciBusID"] = {"string": bus}
+    return raw_device
 
 
 def device_names(snapshot):

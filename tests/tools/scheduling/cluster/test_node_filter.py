@@ -40,24 +40,24 @@ def free_resources(**allocatable):
 
 
 def test_a_node_fills_up():
-    found = free_resources(cpu=2, memory="1Gi", pods=2)
-    assert found.missing_resources("a", {"cpu": Fraction(2)}, ()) == []
-    found.add_pod("a", {"cpu": Fraction(3, 2)})
-    assert found.missing_resources("a", {"cpu": Fraction(1), "memory": Fraction(2**30)}, ()) == ["cpu"]
-    assert found.missing_resources("a", {"cpu": Fraction(1, 2)}, ()) == []
-    found.add_pod("a", {})
-    assert found.missing_resources("a", {}, ()) == ["pods"]
+    free = free_resources(cpu=2, memory="1Gi", pods=2)
+    assert free.missing_resources("a", {"cpu": Fraction(2)}, ()) == []
+    free.add_pod("a", {"cpu": Fraction(3, 2)})
+    assert free.missing_resources("a", {"cpu": Fraction(1), "memory": Fraction(2**30)}, ()) == ["cpu"]
+    assert free.missing_resources("a", {"cpu": Fraction(1, 2)}, ()) == []
+    free.add_pod("a", {})
+    assert free.missing_resources("a", {}, ()) == ["pods"]
 
 
 def test_extended_resources_of_device_plugins():
-    found = free_resources(**{"a.b/c": 1, "a.b/none": 0})
-    assert found.has_device_plugin("a", "a.b/c")
-    assert not found.has_device_plugin("a", "a.b/none")
-    assert not found.has_device_plugin("open", "a.b/c")
-    assert found.missing_resources("a", {"a.b/c": Fraction(2)}, ()) == ["a.b/c"]
-    assert found.missing_resources("a", {"a.b/c": Fraction(2)}, {"a.b/c"}) == []
-    assert found.missing_resources("open", {"a.b/c": Fraction(1)}, ()) == ["a.b/c"]
-    assert found.missing_resources("open", {"cpu": Fraction(1000)}, ()) == []
+    free = free_resources(**{"a.b/c": 1, "a.b/none": 0})
+    assert free.has_device_plugin("a", "a.b/c")
+    assert not free.has_device_plugin("a", "a.b/none")
+    assert not free.has_device_plugin("open", "a.b/c")
+    assert free.missing_resources("a", {"a.b/c": Fraction(2)}, ()) == ["a.b/c"]
+    assert free.missing_resources("a", {"a.b/c": Fraction(2)}, {"a.b/c"}) == []
+    assert free.missing_resources("open", {"a.b/c": Fraction(1)}, ()) == ["a.b/c"]
+    assert free.missing_resources("open", {"cpu": Fraction(1000)}, ()) == []
 
 
 TAINTED = node("a", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
@@ -131,9 +131,9 @@ def check(raw_pod, *claims, where=None, slices=None, features=FEATURES_1_36):
 
 
 def test_a_node_that_fits():
-    found = check(pod("p", claims=["c"]), claim("c"))
-    assert isinstance(found, NodeFit)
-    assert found.allocations["c"]["devices"]["results"][0]["device"] == "gpu-0"
+    checked = check(pod("p", claims=["c"]), claim("c"))
+    assert isinstance(checked, NodeFit)
+    assert checked.allocations["c"]["devices"]["results"][0]["device"] == "gpu-0"
 
 
 def test_a_pod_without_claims_needs_no_devices():
@@ -141,9 +141,9 @@ def test_a_pod_without_claims_needs_no_devices():
 
 
 def test_an_extended_resource_without_a_device_plugin_becomes_a_claim():
-    found = check(pod_requesting("p", example__com_gpu=1))
-    assert isinstance(found, NodeFit)
-    assert list(found.allocations) == ["extended resources"]
+    checked = check(pod_requesting("p", example__com_gpu=1))
+    assert isinstance(checked, NodeFit)
+    assert list(checked.allocations) == ["extended resources"]
     plugin = node("node-a", allocatable={"example.com/gpu": "1"})
     assert check(pod_requesting("p", example__com_gpu=1), where=plugin) == NodeFit("node-a")
 
@@ -168,9 +168,9 @@ def test_rejections(made, claims, where, expected):
 
 def test_an_invalid_pool_rejects_only_its_node():
     twice = gpus("node-a", "gpu-0", "gpu-0")
-    found = check(pod("p", claims=["c"]), claim("c"), slices=[twice])
-    assert isinstance(found, NodeRejection)
-    assert found.reason.startswith("invalid resource pools were encountered")
+    checked = check(pod("p", claims=["c"]), claim("c"), slices=[twice])
+    assert isinstance(checked, NodeRejection)
+    assert checked.reason.startswith("invalid resource pools were encountered")
 
 
 def test_a_selector_that_fails_is_an_error():

@@ -52,9 +52,9 @@ def unschedulable_reason(made, *claims):
 
 
 def test_claims_with_and_without_devices():
-    found = requirements(pod("p", claims=["a", "b"]), claim("a"), allocated(claim("b"), "gpu-0"))
-    assert list(found.unallocated_claims) == ["a"]
-    assert list(found.allocated_claims) == ["b"]
+    needs = requirements(pod("p", claims=["a", "b"]), claim("a"), allocated(claim("b"), "gpu-0"))
+    assert list(needs.unallocated_claims) == ["a"]
+    assert list(needs.allocated_claims) == ["b"]
 
 
 def test_unschedulable_pods():
@@ -91,12 +91,12 @@ def test_earlier_alternatives_score_higher():
         "name": "r",
         "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}, {"name": "y", "deviceClassName": "gpu"}],
     }
-    found = requirements(pod("p", claims=["a"]), claim("a", alternatives))
+    needs = requirements(pod("p", claims=["a"]), claim("a", alternatives))
 
     def score(request_name):
-        return found.score({"a": {"devices": {"results": [{"request": request_name}]}}})
+        return needs.score({"a": {"devices": {"results": [{"request": request_name}]}}})
 
-    assert (found.best_score, score("r/x"), score("r/y")) == (8, 8, 7)
+    assert (needs.best_score, score("r/x"), score("r/y")) == (8, 8, 7)
     assert requirements(pod("p", claims=["a"]), claim("a")).best_score == 0
 
 

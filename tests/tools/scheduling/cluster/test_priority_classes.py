@@ -34,8 +34,8 @@ def spec_of(snapshot):
     ],
 )
 def test_the_class_gives_the_priority(classes, spec, priority, policy):
-    found = spec_of(cluster(*classes, pod("p", **spec)))
-    assert (found["priority"], found["preemptionPolicy"]) == (priority, policy)
+    pod_spec = spec_of(cluster(*classes, pod("p", **spec)))
+    assert (pod_spec["priority"], pod_spec["preemptionPolicy"]) == (priority, policy)
 
 
 def test_a_missing_class():

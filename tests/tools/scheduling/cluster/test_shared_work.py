@@ -92,10 +92,10 @@ def drawn_cluster(seed: int, version: str) -> Snapshot:
 
 
 def answer(snapshot: Snapshot) -> str:
-    found = schedule(snapshot)
-    after = found.snapshot
-    told = [repr((found.pods, found.claims, found.preemptions, found.notes)), after.claims, after.pods]
-    return json.dumps([*told, repr(found.evicted)])
+    outcome = schedule(snapshot)
+    after = outcome.snapshot
+    told = [repr((outcome.pods, outcome.claims, outcome.preemptions, outcome.notes)), after.claims, after.pods]
+    return json.dumps([*told, repr(outcome.evicted)])
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -144,10 +144,10 @@ def test_slices_of_one_shape_are_checked_once():
 @pytest.mark.parametrize("seed", range(20))
 def test_models_of_pods_are_those_of_the_pods_by_themselves(seed):
     for raw_pod in drawn_cluster(seed, "1.36").pods:
-        plain, found = Pod.model_validate(raw_pod), pod_of(raw_pod)
-        assert found == plain
-        assert found.to_json() == plain.to_json()
-        assert found.spec.affinity.to_json() == plain.spec.affinity.to_json()
+        plain, shared = Pod.model_validate(raw_pod), pod_of(raw_pod)
+        assert shared == plain
+        assert shared.to_json() == plain.to_json()
+        assert shared.spec.affinity.to_json() == plain.spec.affinity.to_json()
 
 
 def test_equal_pods_share_the_model_of_their_spec():

@@ -94,19 +94,19 @@ def test_generate_name_is_resolved():
 def test_each_problem_has_file_line_object_and_field():
     wrong = CLAIM.replace("deviceClassName: gpu", "deviceClassName: gpu\n        count: two")
     missing = "kind: ResourceClaim\napiVersion: resource.k8s.io/v1\nmetadata: {name: b}\n"
-    found = problems(wrong, missing + "spec: {devices: {requests: [{name: A, exactly: {}}]}}\n")
-    assert found[0] == (
+    lines = problems(wrong, missing + "spec: {devices: {requests: [{name: A, exactly: {}}]}}\n")
+    assert lines[0] == (
         "0.yaml:10: ResourceClaim/train: spec.devices.requests[0].exactly.count: must be a whole number, is 'two'"
     )
-    assert found[1].startswith("1.yaml:4: ResourceClaim/b: spec.devices.requests[0].name: ")
-    assert found[2].startswith("1.yaml:4: ResourceClaim/b: spec.devices.requests[0].exactly.deviceClassName: ")
+    assert lines[1].startswith("1.yaml:4: ResourceClaim/b: spec.devices.requests[0].name: ")
+    assert lines[2].startswith("1.yaml:4: ResourceClaim/b: spec.devices.requests[0].exactly.deviceClassName: ")
 
 
 def test_a_cel_error_points_at_its_column():
     selector = CLAIM + "        selectors:\n        - cel:\n            expression: |-\n"
     selector += '              device.driver == "a" &&\n                device.atributes["x"].y\n'
-    (found,) = problems(selector)
-    place, expression, pointer = found.split("\n")
+    (line,) = problems(selector)
+    place, expression, pointer = line.split("\n")
     field = "spec.devices.requests[0].exactly.selectors[0].cel.expression"
     assert place.startswith(f"0.yaml:12: ResourceClaim/train: {field}: line 2, column ")
     assert expression == '      device.atributes["x"].y'
@@ -119,8 +119,8 @@ def test_an_expression_that_is_too_costly_is_a_problem():
     costly = (
         "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, a != d))))"
     )
-    (found,) = problems(CLAIM + f"        selectors: [{{cel: {{expression: '{costly}'}}}}]\n")
-    assert "too complex" in found
+    (line,) = problems(CLAIM + f"        selectors: [{{cel: {{expression: '{costly}'}}}}]\n")
+    assert "too complex" in line
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_invalid_objects_are_reported_with_their_location(text, expected):
 
 
 def test_a_duplicate_object_is_a_problem():
-    (found,) = problems(CLAIM, "---\n" + CLAIM)
-    assert found == "1.yaml:4: ResourceClaim/train: is also defined at 0.yaml:3"
+    (line,) = problems(CLAIM, "---\n" + CLAIM)
+    assert line == "1.yaml:4: ResourceClaim/train: is also defined at 0.yaml:3"
 
 
 def test_fields_that_a_server_drops_are_dropped_with_a_warning():
@@ -195,8 +195,8 @@ NAMESPACE = "---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: default, la
 
 def test_admin_access_needs_a_label_of_the_namespace():
     assert read(ADMIN, NAMESPACE.format('resource.kubernetes.io/admin-access: "true"')).warnings == ()
-    (found,) = problems(ADMIN, NAMESPACE.format("a: b"))
-    assert found.startswith("0.yaml:4: ResourceClaim/train: admin access is only granted in namespaces with the label")
+    (line,) = problems(ADMIN, NAMESPACE.format("a: b"))
+    assert line.startswith("0.yaml:4: ResourceClaim/train: admin access is only granted in namespaces with the label")
     (warning,) = read(ADMIN).warnings
     assert warning.endswith("namespace default is not given and is assumed to have it")
 

@@ -44,9 +44,9 @@ def form(request):
 
 def shape_of(value, form) -> TextShape:
     write, make = form
-    found = make(write(value), value)
-    assert found is not None
-    return found
+    shape = make(write(value), value)
+    assert shape is not None
+    return shape
 
 
 def test_another_object_of_the_shape_is_made_from_its_free_strings(form):
@@ -95,8 +95,8 @@ def test_what_is_equal_is_one_object(form):
 def test_another_text_does_not_match_or_means_what_it_says(form, change):
     shape, other = shape_of(slice_of("node-a"), form), slice_of("node-a")
     change(other)
-    found = shape.match(form[0](other), 0)
-    assert found is None or shape.fill(found[1]) == other
+    match = shape.match(form[0](other), 0)
+    assert match is None or shape.fill(match[1]) == other
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_another_text_does_not_match_or_means_what_it_says(form, change):
 def test_plain_text_of_yaml_that_may_be_something_else_is_no_free_string(name):
     shape = shape_of(slice_of("node-a"), FORMATS["yaml"])
     text = as_yaml(slice_of("node-a")).replace("name: node-a-s", f"name: {name}")
-    found = shape.match(text, 0)
-    assert found is None or shape.fill(found[1]) == yaml.load(text, yaml.BaseLoader)[0] | {
+    match = shape.match(text, 0)
+    assert match is None or shape.fill(match[1]) == yaml.load(text, yaml.BaseLoader)[0] | {
         "spec": slice_of("node-a")["spec"]
     }
 
@@ -169,7 +169,7 @@ def test_drawn_objects_are_read_as_the_parser_reads_them(form, seed):
     for given in (uuids[3:], [uuids[0], uuids[0], uuids[1]], [uuids[2], uuids[1], uuids[0]]):
         other = drawn(random.Random(seed), f"node-{names.randint(0, 99)}", given)
         before = copy.deepcopy(other)
-        found = shape.match(form[0](other), 0)
+        match = shape.match(form[0](other), 0)
         # Strings that differ in the first must not be equal, but those that are equal in the first must be.
-        assert found is not None
-        assert json.dumps(shape.fill(found[1]), sort_keys=True) == json.dumps(before, sort_keys=True)
+        assert match is not None
+        assert json.dumps(shape.fill(match[1]), sort_keys=True) == json.dumps(before, sort_keys=True)

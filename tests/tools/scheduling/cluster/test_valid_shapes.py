@@ -53,10 +53,10 @@ def a_slice(number: int):
 def answer(read, version: str):
     """The snapshot as text, with the warnings, or the problems."""
     try:
-        found = read_snapshot([ObjectSource("file", read())], ServerProfile.of(version))
+        reading = read_snapshot([ObjectSource("file", read())], ServerProfile.of(version))
     except SnapshotReadError as error:
         return list(error.problems)
-    return json.dumps([found.snapshot.slices, found.snapshot.nodes, found.warnings])
+    return json.dumps([reading.snapshot.slices, reading.snapshot.nodes, reading.warnings])
 
 
 def both(tmp_path, items, version: str = "1.36"):

@@ -9,10 +9,10 @@ TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
 
 
 def uses(version, kind, spec, kinds=None):
-    found = (kinds or WorkloadKinds()).uses(
+    templates = (kinds or WorkloadKinds()).uses(
         {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     )
-    return None if found is None else list(found)
+    return None if templates is None else list(templates)
 
 
 def names(version, kind, spec, kinds=None):

@@ -166,8 +166,8 @@ def alternatives() -> Snapshot:
 
 FAILING: dict[str, Callable[[], Snapshot]] = {
     situation.__name__: situation
-    for situation in (memory, taken, tainted, aligned, counters, counters_together, error, partly_error, shared, incomplete,
-                 everything, too_many, cordoned, together, no_class, two_things)
+    for situation in (memory, taken, tainted, aligned, counters, counters_together, error, partly_error, shared,
+                      incomplete, everything, too_many, cordoned, together, no_class, two_things)
 }  # fmt: skip
 
 

@@ -64,12 +64,12 @@ def scheduled(seed: int) -> SchedulingOutcome:
 def test_explanations_agree_with_scheduling(seed: int):
     outcome = scheduled(seed)
     for claim_outcome in outcome.claims:
-        found = explain_outcome(outcome, claim_outcome.claim)
-        assert found.satisfiable == (claim_outcome.allocation is not None), (
-            f"seed {seed}, {claim_outcome.claim}: {found.summary}"
+        explanation = explain_outcome(outcome, claim_outcome.claim)
+        assert explanation.satisfiable == (claim_outcome.allocation is not None), (
+            f"seed {seed}, {claim_outcome.claim}: {explanation.summary}"
         )
-        assert format_explanation(found).startswith(found.summary)
-        for report in (one for one in found.reports if not one.fits):
+        assert format_explanation(explanation).startswith(explanation.summary)
+        for report in (one for one in explanation.reports if not one.fits):
             failing = [one for one in report.requests if not one.enough]
             assert failing or report.conflicts or report.error, f"seed {seed}, {claim_outcome.claim}"
 

@@ -26,13 +26,13 @@ def test_allocation_attempts():
 
 
 def test_errors_are_shortened():
-    found = problem_of("error")
-    attempt = found.allocate_on(found.nodes[0])
+    problem = problem_of("error")
+    attempt = problem.allocate_on(problem.nodes[0])
     assert attempt.final
     assert attempt.error == "request gpu: selector 0 fails on gpu.nvidia.com/n1/gpu-0: no such key: memory"
     broken = gpus("n2")
     broken["spec"]["devices"].append(broken["spec"]["devices"][0])
-    other = found.with_changes(slices=(broken,)).allocate_on(bare_node("n2"))
+    other = problem.with_changes(slices=(broken,)).allocate_on(bare_node("n2"))
     assert (other.fits, other.final) == (False, False)
     assert "duplicate device name gpu-0" in other.error
 
@@ -72,24 +72,24 @@ def target_of(snapshot: Snapshot) -> ExplainTarget:
 
 
 def test_a_claim_without_a_pod():
-    found = target_of(situations.taken())
-    assert found.pod is None
-    assert found.rejections(found.snapshot.nodes) == {}
-    problem = found.problem(found.claims, found.snapshot.nodes)
+    target = target_of(situations.taken())
+    assert target.pod is None
+    assert target.rejections(target.snapshot.nodes) == {}
+    problem = target.problem(target.claims, target.snapshot.nodes)
     assert [holder["metadata"]["name"] for holder in problem.allocated_claims] == ["old-gpu-0", "old-gpu-1", "o"]
 
 
 def test_an_allocated_claim_is_explained_as_if_it_had_no_devices():
-    found = target_of(cluster(gpus("n1"), claim("c", exactly("gpu", GPU))))
-    problem = found.problem(found.claims, found.snapshot.nodes)
+    target = target_of(cluster(gpus("n1"), claim("c", exactly("gpu", GPU))))
+    problem = target.problem(target.claims, target.snapshot.nodes)
     assert "allocation" not in problem.claim["status"]
     assert problem.allocated_claims == ()
 
 
 def test_the_target_of_a_claim_has_all_claims_of_its_pod():
-    found = target_of(situations.together())
-    assert found.pod is not None
-    assert [object_key(claim)[1] for claim in found.claims] == ["a", "c"]
+    target = target_of(situations.together())
+    assert target.pod is not None
+    assert [object_key(claim)[1] for claim in target.claims] == ["a", "c"]
 
 
 def test_rejections_of_nodes():
@@ -98,10 +98,10 @@ def test_rejections_of_nodes():
     wanting = pod("p", "c", "fixed")
     wanting["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
     fixed = with_devices(claim("fixed", exactly("gpu", GPU)), ("gpu", GPU, "n1", "gpu-0"), node="n1", pod="q")
-    found = target_of(
+    target = target_of(
         cluster(gpus("n1", 1), tainted, small, bare_node("n4"), fixed, claim("c", exactly("gpu", GPU)), wanting)
     )
-    rejections = found.rejections(found.snapshot.nodes)
+    rejections = target.rejections(target.snapshot.nodes)
     assert rejections == {
         "n2": "taint gpu:NoSchedule not tolerated",
         "n3": "not enough cpu",
@@ -111,17 +111,17 @@ def test_rejections_of_nodes():
 
 def test_an_unschedulable_pod():
     waiting = pod("p", "c", "missing")
-    found = target_of_pod(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting)), ("default", "p"))
-    assert found.unschedulable_reason == "claim missing: there is no ResourceClaim missing in namespace default"
-    assert found.rejections(found.snapshot.nodes) == {}
+    target = target_of_pod(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting)), ("default", "p"))
+    assert target.unschedulable_reason == "claim missing: there is no ResourceClaim missing in namespace default"
+    assert target.rejections(target.snapshot.nodes) == {}
 
 
 def test_claims_for_extended_resources():
     cls = obj("DeviceClass", "fast", spec={"extendedResourceName": "example.com/gpu"})
     wanting = pod("p")
     wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
-    found = target_of_pod(schedule(cluster(gpus("n1"), cls, wanting)), ("default", "p"))
-    (made,) = found.claims
+    target = target_of_pod(schedule(cluster(gpus("n1"), cls, wanting)), ("default", "p"))
+    (made,) = target.claims
     assert made["metadata"]["generateName"] == "p-extended-resources-"
 
 

@@ -13,12 +13,12 @@ def proposals(problem: AllocationProblem) -> list[ProposedChange]:
 
 
 def test_tolerations():
-    (found,) = proposals(problem_of("tainted"))
+    (proposal,) = proposals(problem_of("tainted"))
     toleration = {"key": "gpu.nvidia.com/xid", "operator": "Equal", "value": "79", "effect": "NoExecute"}
-    assert (found.field, found.before, found.after) == (
+    assert (proposal.field, proposal.before, proposal.after) == (
         "spec.devices.requests[0].exactly.tolerations", None, [toleration],
     )  # fmt: skip
-    assert found.object == "ResourceClaim c"
+    assert proposal.object == "ResourceClaim c"
 
 
 def test_amounts_that_are_left_on_a_device():
@@ -37,16 +37,16 @@ def test_counts():
 
 
 def test_a_count_instead_of_mode_all():
-    (found,) = proposals(problem_of("everything"))
-    assert found.after["count"] == 3
+    (proposal,) = proposals(problem_of("everything"))
+    assert proposal.after["count"] == 3
     assert proposals(problem_of("too_many"))[0].after["count"] == 32
 
 
 def test_constraints():
     problem = problem_of("aligned")
-    (found,) = constraint_changes(problem.claim, problem.nodes)
-    assert (found.field, found.after) == ("spec.devices.constraints[0]", None)
-    assert found.apply(problem).parsed_claim.constraints == []
+    (proposal,) = constraint_changes(problem.claim, problem.nodes)
+    assert (proposal.field, proposal.after) == ("spec.devices.constraints[0]", None)
+    assert proposal.apply(problem).parsed_claim.constraints == []
 
 
 H100 = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
@@ -64,69 +64,69 @@ def selector_proposals(
 
 
 def test_another_constant_or_a_conjunct_removed():
-    problem, found = selector_proposals(f"{A100} && {BIG}")
-    assert [proposal.text for proposal in found] == [
+    problem, proposals = selector_proposals(f"{A100} && {BIG}")
+    assert [proposal.text for proposal in proposals] == [
         'request gpu, selector 0: change "80Gi" to "40Gi"',
         f"request gpu, selector 0: remove {BIG}",
     ]
-    assert found[0].after == f"{A100} && {BIG}".replace("80Gi", "40Gi")
-    assert found[1].after == f"{A100} && true"
-    assert found[0].parts == found[1].parts
-    assert all(proposal.apply(problem).allocate_on(problem.nodes[0]).fits for proposal in found)
+    assert proposals[0].after == f"{A100} && {BIG}".replace("80Gi", "40Gi")
+    assert proposals[1].after == f"{A100} && true"
+    assert proposals[0].parts == proposals[1].parts
+    assert all(proposal.apply(problem).allocate_on(problem.nodes[0]).fits for proposal in proposals)
 
 
 def test_two_conjuncts_of_two_selectors():
-    problem, found = selector_proposals(BIG, H100)
-    assert [proposal.text for proposal in found] == [
+    problem, proposals = selector_proposals(BIG, H100)
+    assert [proposal.text for proposal in proposals] == [
         'request gpu, selector 0: change "80Gi" to "40Gi"; request gpu, selector 1: change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}",
     ]
-    assert [proposal.size for proposal in found] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
-    for proposal in found:
+    assert [proposal.size for proposal in proposals] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
+    for proposal in proposals:
         assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_two_conjuncts_of_one_selector():
-    problem, found = selector_proposals(f"{BIG} && {H100}")
-    assert [proposal.text for proposal in found] == [
+    problem, proposals = selector_proposals(f"{BIG} && {H100}")
+    assert [proposal.text for proposal in proposals] == [
         'request gpu, selector 0: change "80Gi" to "40Gi" and change "H100" to "A100"',
         f"request gpu, selector 0: remove {BIG} and {H100}",
     ]
-    assert found[0].after == f"{BIG} && {H100}".replace("80Gi", "40Gi").replace("H100", "A100")
-    assert found[1].after == "true && true"
-    for proposal in found:
+    assert proposals[0].after == f"{BIG} && {H100}".replace("80Gi", "40Gi").replace("H100", "A100")
+    assert proposals[1].after == "true && true"
+    for proposal in proposals:
         assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_a_conjunct_without_a_constant_is_removed():
     other = 'device.attributes["gpu.nvidia.com"].productName.startsWith("H")'
-    problem, found = selector_proposals(f"{H100} && {other}")
-    assert found[0].text == f'request gpu, selector 0: change "H100" to "A100" and remove {other}'
-    assert found[0].size is ChangeSize.CONJUNCT
-    assert found[0].extent < found[1].extent
-    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+    problem, proposals = selector_proposals(f"{H100} && {other}")
+    assert proposals[0].text == f'request gpu, selector 0: change "H100" to "A100" and remove {other}'
+    assert proposals[0].size is ChangeSize.CONJUNCT
+    assert proposals[0].extent < proposals[1].extent
+    assert proposals[0].apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_another_value_in_a_list():
-    problem, found = selector_proposals('device.attributes["gpu.nvidia.com"].productName in ["H100"]')
-    assert found[0].text == 'request gpu, selector 0: change "H100" to "A100"'
-    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+    problem, proposals = selector_proposals('device.attributes["gpu.nvidia.com"].productName in ["H100"]')
+    assert proposals[0].text == 'request gpu, selector 0: change "H100" to "A100"'
+    assert proposals[0].apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_a_change_of_the_class():
-    problem, found = selector_proposals(cls=NIC)
-    assert {proposal.size for proposal in found} == {ChangeSize.CLASS}
-    assert found[0].object == "DeviceClass nic.example.com"
-    assert found[0].text == 'class nic.example.com, selector 0: change "nic.example.com" to "gpu.nvidia.com"'
-    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+    problem, proposals = selector_proposals(cls=NIC)
+    assert {proposal.size for proposal in proposals} == {ChangeSize.CLASS}
+    assert proposals[0].object == "DeviceClass nic.example.com"
+    assert proposals[0].text == 'class nic.example.com, selector 0: change "nic.example.com" to "gpu.nvidia.com"'
+    assert proposals[0].apply(problem).allocate_on(problem.nodes[0]).fits
     assert not problem.allocate_on(problem.nodes[1]).fits, "the class itself is as it was"
 
 
 def test_a_missing_attribute():
-    _, found = selector_proposals('device.attributes["x.example.com"].fast && true')
+    _, proposals = selector_proposals('device.attributes["x.example.com"].fast && true')
     guard = 'has(device.attributes["x.example.com"].fast)'
-    assert found[0].after == f'({guard} && device.attributes["x.example.com"].fast) && true'
-    assert found[1].text.endswith('remove device.attributes["x.example.com"].fast')
+    assert proposals[0].after == f'({guard} && device.attributes["x.example.com"].fast) && true'
+    assert proposals[1].text.endswith('remove device.attributes["x.example.com"].fast')
 
 
 def test_an_invalid_expression_has_no_conjuncts():

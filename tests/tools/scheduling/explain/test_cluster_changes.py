@@ -18,20 +18,20 @@ from tests.tools.scheduling.explain.situations import problem_of
 def test_deallocated_claims():
     problem = problem_of("taken")
     first, second = inspect_nodes(problem, {})
-    found = list(claims_deallocated(problem, first))
-    assert [proposal.text for proposal in found] == [
+    proposals = list(claims_deallocated(problem, first))
+    assert [proposal.text for proposal in proposals] == [
         "claim old-gpu-0 releases its devices (gpu-0 on n1)",
         "claim old-gpu-1 releases its devices (gpu-1 on n1)",
         "claims old-gpu-0, old-gpu-1 release their devices (on n1)",
     ]
-    assert [proposal.apply(problem).allocate_on(first.node).fits for proposal in found] == [False, False, True]
+    assert [proposal.apply(problem).allocate_on(first.node).fits for proposal in proposals] == [False, False, True]
     assert [proposal.name for proposal in claims_deallocated(problem, second)] == ["o"]
 
 
 def test_a_removed_taint():
     problem = problem_of("tainted")
-    (found,) = taints_removed(inspect_nodes(problem, {})[0])
-    assert found.apply(problem).allocate_on(problem.nodes[0]).fits
+    (proposal,) = taints_removed(inspect_nodes(problem, {})[0])
+    assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
     assert not problem.allocate_on(problem.nodes[0]).fits
 
 
@@ -49,16 +49,16 @@ def test_a_removed_taint_of_a_rule():
 def test_a_completed_pool():
     problem = problem_of("incomplete")
     (inspection,) = inspect_nodes(problem, {})
-    (found,) = pools_completed(problem, inspection)
-    assert found.apply(problem).allocate_on(inspection.node).fits
+    (proposal,) = pools_completed(problem, inspection)
+    assert proposal.apply(problem).allocate_on(inspection.node).fits
 
 
 def test_an_added_node():
     target = target_of_claim(schedule(situations.taken()), ("default", "c"))
     problem = target.problem(target.claims, target.snapshot.nodes)
-    (found,) = node_added(target.snapshot, inspect_nodes(problem, {})[0])
-    assert found.nodes[0]["metadata"]["name"] == "n1-new-1"
-    assert found.apply(problem).allocate_on(found.nodes[0]).fits
+    (proposal,) = node_added(target.snapshot, inspect_nodes(problem, {})[0])
+    assert proposal.nodes[0]["metadata"]["name"] == "n1-new-1"
+    assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits
     empty = target.snapshot.without("ResourceSlice", ("", "n1-gpu-0"))
     assert list(node_added(empty, inspect_nodes(problem, {})[0])) == []
 
@@ -66,6 +66,6 @@ def test_an_added_node():
 def test_a_node_opened_for_the_pod():
     problem = problem_of("taken").with_changes(allocated_claims=())
     (inspection, _) = inspect_nodes(problem, {"n1": "cordoned"})
-    (found,) = node_opened(inspection, "p")
-    assert found.text == "pod p is allowed on n1 (now: cordoned)"
-    assert found.apply(problem).allocate_on(found.nodes[0]).fits
+    (proposal,) = node_opened(inspection, "p")
+    assert proposal.text == "pod p is allowed on n1 (now: cordoned)"
+    assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits

@@ -154,8 +154,8 @@ def test_attributes_that_a_request_derives():
         fields = {"derivedAttributes": [{"name": name, "expression": expression}]}
         wanted = claim("c", exactly("gpu", "gpu.nvidia.com", **fields))
         changed = problem.with_changes(claims=(wanted,))
-        found = details(changed, partial(checks(changed).attribute_present, {"matchAttribute": name}))
-        assert [(text, why in detail) for (text, detail), (_, why) in zip(found, expected * 2, strict=True)] == [
+        failures = details(changed, partial(checks(changed).attribute_present, {"matchAttribute": name}))
+        assert [(text, why in detail) for (text, detail), (_, why) in zip(failures, expected * 2, strict=True)] == [
             (text, True) for text, _ in expected * 2
         ]
 

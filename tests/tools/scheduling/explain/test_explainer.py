@@ -35,9 +35,9 @@ def edited(snapshot: Snapshot, change: SuggestedChange) -> Snapshot:
 @pytest.mark.parametrize("name", situations.FAILING)
 def test_every_edit_of_the_claim_helps_when_it_is_made(name: str):
     snapshot = situations.FAILING[name]()
-    found = explain(snapshot, KEY)
-    assert not found.satisfiable
-    for change in found.changes:
+    explanation = explain(snapshot, KEY)
+    assert not explanation.satisfiable
+    for change in explanation.changes:
         if change.object == "ResourceClaim c":
             after = schedule(edited(snapshot, change))
             assert after.claims_by_key[KEY].allocation, change.text
@@ -90,29 +90,29 @@ def test_every_edit_of_the_claim_helps_when_it_is_made(name: str):
     ],
 )  # fmt: skip
 def test_reason_and_changes(name: str, summary: str, changes: list[str]):
-    found = explain(situations.FAILING[name](), KEY)
+    explanation = explain(situations.FAILING[name](), KEY)
     user = " of pod p" if name in {"together", "cordoned"} else ""
-    assert found.summary == f"claim c{user} cannot be allocated {summary}"
-    texts = [change.text for change in found.changes]
+    assert explanation.summary == f"claim c{user} cannot be allocated {summary}"
+    texts = [change.text for change in explanation.changes]
     assert [text for text in changes if text not in texts] == []
     assert texts[0] == changes[0], "the smallest change comes first"
 
 
 def test_a_claim_with_an_unknown_class():
-    found = explain(situations.no_class(), KEY)
-    assert not found.satisfiable
-    assert found.summary == (
+    explanation = explain(situations.no_class(), KEY)
+    assert not explanation.satisfiable
+    assert explanation.summary == (
         "claim c cannot be allocated: request gpu: could not retrieve device class nothing: it does not exist"
     )
-    assert found.notes == ("DeviceClasses are: gpu.nvidia.com, mig.nvidia.com, nic.example.com",)
+    assert explanation.notes == ("DeviceClasses are: gpu.nvidia.com, mig.nvidia.com, nic.example.com",)
 
 
 def test_a_claim_that_can_be_allocated():
-    found = explain(situations.alternatives(), "c")
-    assert found.satisfiable
-    assert found.allocated
-    assert found.summary == "claim c can be allocated on n1: gpu/two gets gpu-0 and gpu-1"
-    big, two = found.reports[0].requests
+    explanation = explain(situations.alternatives(), "c")
+    assert explanation.satisfiable
+    assert explanation.allocated
+    assert explanation.summary == "claim c can be allocated on n1: gpu/two gets gpu-0 and gpu-1"
+    big, two = explanation.reports[0].requests
     assert (big.request, big.left, big.enough) == ("gpu/big", 0, False)
     assert (two.request, two.left, two.enough) == ("gpu/two", 4, True)
 
@@ -132,11 +132,11 @@ def test_one_node():
 
 
 def test_a_pod_with_several_claims():
-    found = explain_pod_outcome(schedule(situations.together()), "p")
-    assert not found.satisfiable
-    assert found.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together on 1 node"
-    assert [explanation.claim for explanation in found.claims] == ["a", "c"]
-    assert json.loads(json.dumps(found.to_json()))["claims"][1]["changes"]
+    pod_explanation = explain_pod_outcome(schedule(situations.together()), "p")
+    assert not pod_explanation.satisfiable
+    assert pod_explanation.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together on 1 node"
+    assert [explanation.claim for explanation in pod_explanation.claims] == ["a", "c"]
+    assert json.loads(json.dumps(pod_explanation.to_json()))["claims"][1]["changes"]
     runs = explain_pod_outcome(
         schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))), ("default", "p")
     )
@@ -148,9 +148,9 @@ def test_extended_resources_are_explained_too():
     cls["spec"]["extendedResourceName"] = "example.com/gpu"
     wanting = pod("p")
     wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
-    found = explain_pod_outcome(schedule(cluster(gpus("n1"), cls, wanting)), "p")
-    assert not found.satisfiable
-    assert found.claims[0].summary.endswith(
+    pod_explanation = explain_pod_outcome(schedule(cluster(gpus("n1"), cls, wanting)), "p")
+    assert not pod_explanation.satisfiable
+    assert pod_explanation.claims[0].summary.endswith(
         "cannot be allocated on n1: request container-0-request-0: 2 of 2 of class fast, 3 needed"
     )
 
@@ -168,9 +168,9 @@ def test_unknown_claims_pods_and_nodes():
 def test_a_pod_with_a_scheduling_gate():
     waiting = pod("p", "c")
     waiting["spec"]["schedulingGates"] = [{"name": "later"}]
-    found = explain(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting), KEY)
-    assert found.summary == "claim c of pod p cannot be allocated: blocked by scheduling gate later"
-    assert found.tried == 0
+    explanation = explain(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting), KEY)
+    assert explanation.summary == "claim c of pod p cannot be allocated: blocked by scheduling gate later"
+    assert explanation.tried == 0
 
 
 def test_no_nodes():
@@ -209,5 +209,5 @@ def test_nodes_that_reject_the_pod_can_only_be_opened():
 
 
 def test_nothing_helps():
-    found, tried = kinds("incomplete")
-    assert (found, tried) == (["pool-completed"], 2)
+    suggested, tried = kinds("incomplete")
+    assert (suggested, tried) == (["pool-completed"], 2)

@@ -8,18 +8,18 @@ from tests.tools.scheduling.explain import situations
 
 
 def test_to_json():
-    found = explain(situations.shared(), ("default", "c")).to_json()
-    assert json.loads(json.dumps(found)) == found
-    assert found["satisfiable"] is False
-    assert found["reports"][0]["requests"][0]["deviceClass"] == "cpu"
-    assert found["changes"][0]["field"] == "spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]"
-    assert "pod" not in found
+    as_json = explain(situations.shared(), ("default", "c")).to_json()
+    assert json.loads(json.dumps(as_json)) == as_json
+    assert as_json["satisfiable"] is False
+    assert as_json["reports"][0]["requests"][0]["deviceClass"] == "cpu"
+    assert as_json["changes"][0]["field"] == "spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]"
+    assert "pod" not in as_json
 
 
 def test_to_json_returns_a_new_copy():
     report = NodeReport(("n1", "n2"), fits=False)
-    found = Explanation("c", False, "no", reports=(report,))
-    assert found.to_json()["reports"][0] == {"nodes": ["n1", "n2"], "fits": False, "final": False}
+    explanation = Explanation("c", False, "no", reports=(report,))
+    assert explanation.to_json()["reports"][0] == {"nodes": ["n1", "n2"], "fits": False, "final": False}
     assert report.example == "n1"
-    found.to_json()["reports"].clear()
-    assert found.to_json()["reports"]
+    explanation.to_json()["reports"].clear()
+    assert explanation.to_json()["reports"]

@@ -23,8 +23,8 @@ from dra_sdk.tools.scheduling.explain.explanation_text import (
 from tests.tools.scheduling.explain import situations
 
 
-def report(*stages: FunnelStage, needed: int | None = 2, found: int = 4) -> RequestReport:
-    return RequestReport("gpu", "big", needed, 9, found, stages, stages[-1].kept if stages else found, enough=False)
+def report(*stages: FunnelStage, needed: int | None = 2, devices: int = 4) -> RequestReport:
+    return RequestReport("gpu", "big", needed, 9, devices, stages, stages[-1].kept if stages else devices, enough=False)
 
 
 def test_each_kind_of_reason():
@@ -46,8 +46,8 @@ def test_each_kind_of_reason():
 
 
 def test_too_few_devices_from_the_start():
-    assert request_reason(report(found=1)) == "request gpu: 1 device accessible from the node, 2 needed"
-    assert request_reason(report(FunnelStage("class", "", 0), found=0)) == "request gpu: there is no device"
+    assert request_reason(report(devices=1)) == "request gpu: 1 device accessible from the node, 2 needed"
+    assert request_reason(report(FunnelStage("class", "", 0), devices=0)) == "request gpu: there is no device"
 
 
 def test_all_devices():

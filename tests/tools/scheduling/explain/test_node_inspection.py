@@ -102,15 +102,15 @@ def groups(*objects: object) -> list[list[str]]:
     return names(group_nodes(inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {})))
 
 
-def names(found: list[list[NodeInspection]]) -> list[list[str]]:
-    return [[inspection.report.example for inspection in group] for group in found]
+def names(groups: list[list[NodeInspection]]) -> list[list[str]]:
+    return [[inspection.report.example for inspection in group] for group in groups]
 
 
 def test_nodes_with_the_same_findings_are_grouped():
     problem = problem_of("memory")
-    found = group_nodes(inspect_nodes(problem, {}))
-    assert names(found) == [["a0", "a1", "a2", "a3", "a4"], ["l0", "l1"]], "it does not matter that a0 has NICs too"
-    assert merged_report(found[1]).nodes == ("l0", "l1")
+    groups = group_nodes(inspect_nodes(problem, {}))
+    assert names(groups) == [["a0", "a1", "a2", "a3", "a4"], ["l0", "l1"]], "it does not matter that a0 has NICs too"
+    assert merged_report(groups[1]).nodes == ("l0", "l1")
 
 
 def test_the_node_with_most_devices_left_comes_first():
@@ -131,9 +131,12 @@ def test_errors_come_first_and_rejections_last():
     good = pool_slice("n2", GPU, [device("gpu-0", {"type": "gpu", "fast": True})])
     wanted = claim("c", exactly("gpu", GPU, 'device.attributes["gpu.nvidia.com"].fast', count=2))
     target = target_of_claim(schedule(cluster(gpus("n0"), good, gpus("n1"), wanted)), ("default", "c"))
-    found = inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {"n0": "cordoned"})
-    assert names(group_nodes(found)) == [["n0"], ["n1"], ["n2"]] or names(group_nodes(found))[0] == ["n1"]
-    assert next(inspection for inspection in found if inspection.report.example == "n0").report.rejection == "cordoned"
+    inspections = inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {"n0": "cordoned"})
+    assert names(group_nodes(inspections)) == [["n0"], ["n1"], ["n2"]] or names(group_nodes(inspections))[0] == ["n1"]
+    assert (
+        next(inspection for inspection in inspections if inspection.report.example == "n0").report.rejection
+        == "cordoned"
+    )
 
 
 def test_a_search_that_is_given_up_still_has_a_conflict():
@@ -152,8 +155,8 @@ def test_no_more_nodes_are_inspected_after_three_that_are_given_up():
     nodes = tuple(bare_node(f"n{number}") for number in range(6))
     problem = problem_of("taken").with_changes(claims=(wanted,), allocated_claims=(), slices=slices, nodes=nodes)
     assert len(inspect_nodes(problem, {})) == 6
-    found = inspect_nodes(problem.with_changes(max_steps=3), {})
-    assert [inspection.given_up for inspection in found] == [True, True, True]
+    inspections = inspect_nodes(problem.with_changes(max_steps=3), {})
+    assert [inspection.given_up for inspection in inspections] == [True, True, True]
 
 
 def test_devices_of_other_claims_of_the_pod_are_in_use():

@@ -44,22 +44,21 @@ def test_each_conjunct_that_fails():
 
 
 def test_a_conjunct_that_cannot_be_evaluated():
-    (found,) = reasons(f'{A100} &&\n device.attributes["gpu.nvidia.com"].modl == "x"')
-    assert (
-        found.text == 'on which device.attributes["gpu.nvidia.com"].modl == "x" cannot be evaluated: no such key: modl'
-    )
-    assert found.position == (2, 37)
+    (failure,) = reasons(f'{A100} &&\n device.attributes["gpu.nvidia.com"].modl == "x"')
+    expected = 'on which device.attributes["gpu.nvidia.com"].modl == "x" cannot be evaluated: no such key: modl'
+    assert failure.text == expected
+    assert failure.position == (2, 37)
 
 
 def test_a_conjunct_that_costs_too_much():
-    (found,) = reasons(f"{A100} && {LOOP}")
-    assert found.text == f"fail {LOOP}: actual cost limit exceeded: more than 1000000"
-    assert found.position == (1, len(A100) + 5)
+    (failure,) = reasons(f"{A100} && {LOOP}")
+    assert failure.text == f"fail {LOOP}: actual cost limit exceeded: more than 1000000"
+    assert failure.position == (1, len(A100) + 5)
 
 
 def test_an_invalid_expression():
-    (found,) = reasons("device.foo == 1")
-    assert found.text == "fail because the expression is invalid: line 1, column 7: undefined field 'foo'"
+    (failure,) = reasons("device.foo == 1")
+    assert failure.text == "fail because the expression is invalid: line 1, column 7: undefined field 'foo'"
 
 
 def test_selectors_of_the_class():
@@ -69,15 +68,15 @@ def test_selectors_of_the_class():
     assert (selector.kind, selector.number, selector.location) == ("class", 1, "class gpu.nvidia.com, selector 1")
 
 
-def kept(found: RequestInspection) -> list[tuple[str, str, int]]:
-    return [(stage.kind, stage.label, stage.kept) for stage in found.report.stages]
+def kept(inspection: RequestInspection) -> list[tuple[str, str, int]]:
+    return [(stage.kind, stage.label, stage.kept) for stage in inspection.report.stages]
 
 
 def test_the_selectors_of_class_and_request():
-    (found,) = inspected(problem_of("memory"))
-    assert kept(found) == [("class", "selector 0", 4), ("class", "selector 1", 4), ("selector", "selector 0", 0)]
-    assert (found.report.devices, found.report.left, found.report.enough) == (6, 0, False)
-    assert len(found.closest) == len(found.passing_class) == 4
+    (gpu,) = inspected(problem_of("memory"))
+    assert kept(gpu) == [("class", "selector 0", 4), ("class", "selector 1", 4), ("selector", "selector 0", 0)]
+    assert (gpu.report.devices, gpu.report.left, gpu.report.enough) == (6, 0, False)
+    assert len(gpu.closest) == len(gpu.passing_class) == 4
 
 
 def test_each_kind_of_check():
@@ -85,17 +84,17 @@ def test_each_kind_of_check():
     assert kept(inspected(problem_of("tainted"))[0])[-1] == ("taint", "", 0)
     assert kept(inspected(problem_of("counters"))[0])[-1] == ("counters", "", 0)
     assert kept(inspected(problem_of("shared"))[0])[-1] == ("capacity", "", 0)
-    (found,) = inspected(problem_of("incomplete"))
-    assert kept(found)[0] == ("pool", "", 0)
-    assert found.report.devices == 2, "devices of an incomplete pool are counted"
+    (gpu,) = inspected(problem_of("incomplete"))
+    assert kept(gpu)[0] == ("pool", "", 0)
+    assert gpu.report.devices == 2, "devices of an incomplete pool are counted"
 
 
 def test_an_attribute_that_a_constraint_needs():
     wanted = claim("c", exactly("gpu", GPU), constraints=[{"matchAttribute": "rack.example.com/rail"}])
     problem = problem_of("taken").with_changes(claims=(wanted,), allocated_claims=())
-    (found,) = inspected(problem)
-    assert kept(found)[-1] == ("attribute", "constraint 0", 0)
-    assert found.report.stages[-1].drops[0].reason == "without attribute rack.example.com/rail"
+    (gpu,) = inspected(problem)
+    assert kept(gpu)[-1] == ("attribute", "constraint 0", 0)
+    assert gpu.report.stages[-1].drops[0].reason == "without attribute rack.example.com/rail"
 
 
 def test_constraints_name_requests_and_alternatives():
@@ -112,8 +111,8 @@ def test_constraints_name_requests_and_alternatives():
 
 
 def test_all_devices():
-    (found,) = inspected(problem_of("everything"))
-    assert (found.report.needed, len(found.matching), found.report.left, found.report.enough) == (None, 4, 3, False)
+    (gpu,) = inspected(problem_of("everything"))
+    assert (gpu.report.needed, len(gpu.matching), gpu.report.left, gpu.report.enough) == (None, 4, 3, False)
 
 
 def test_since_1_37_mode_all_fails_while_a_device_is_full():
@@ -121,10 +120,10 @@ def test_since_1_37_mode_all_fails_while_a_device_is_full():
     problem = problem_of("shared").with_changes(claims=(wanted,))
     (before,) = inspected(problem.with_changes(features=SchedulerFeatures()))
     assert kept(before)[-1] == ("capacity", "", 0)
-    (found,) = inspected(problem.with_changes(features=NEWER))
-    assert kept(found)[-1] == ("available", "", 0)
-    assert len(found.matching) == 2
-    assert request_reason(found.report).startswith("request cpu: none of 2 devices has enough capacity left")
+    (gpu,) = inspected(problem.with_changes(features=NEWER))
+    assert kept(gpu)[-1] == ("available", "", 0)
+    assert len(gpu.matching) == 2
+    assert request_reason(gpu.report).startswith("request cpu: none of 2 devices has enough capacity left")
 
 
 def test_an_alternative_is_enough():

@@ -66,7 +66,7 @@ def texts(trials: ChangeTrials, *proposals: ProposedChange) -> list[str]:
 def test_only_what_helps_and_the_smallest_first():
     problem = problem_of("taken")
     trials = ChangeTrials(problem)
-    found = texts(
+    helpful = texts(
         trials,
         ProposedChange(ChangeSize.NODE, "large", free, problem.nodes),
         ProposedChange(ChangeSize.COUNT, "useless", nothing, problem.nodes),
@@ -74,13 +74,13 @@ def test_only_what_helps_and_the_smallest_first():
         ProposedChange(ChangeSize.COUNT, "first", free, problem.nodes, extent=1),
         ProposedChange(ChangeSize.COUNT, "first", free, problem.nodes),
     )
-    assert found == ["first", "second", "large"]
+    assert helpful == ["first", "second", "large"]
     assert trials.tried == 4, "the same text is tried once"
 
 
 def test_alternatives_of_one_family():
     problem = problem_of("taken")
-    found = ChangeTrials(problem).helpful(
+    helpful = ChangeTrials(problem).helpful(
         ProposedChange(
             ChangeSize.CLAIM_FREED,
             f"free {name}",
@@ -91,8 +91,8 @@ def test_alternatives_of_one_family():
         )
         for name in "abc"
     )
-    assert [(change.text, change.others) for change in found] == [("free a", ("c",))]
-    assert found[0].kind == "claim-freed"
+    assert [(change.text, change.others) for change in helpful] == [("free a", ("c",))]
+    assert helpful[0].kind == "claim-freed"
 
 
 def test_pairs_are_tried_if_nothing_helps_alone():
@@ -104,26 +104,26 @@ def test_pairs_are_tried_if_nothing_helps_alone():
             allocated_claims=tuple(holder for holder in problem.allocated_claims if holder is not freed)
         )
 
-    found = texts(
+    helpful = texts(
         ChangeTrials(taken),
         ProposedChange(ChangeSize.CLAIM_FREED, "one", without(first), taken.nodes[:1]),
         ProposedChange(ChangeSize.CLAIM_FREED, "two", without(second), taken.nodes[:1]),
         ProposedChange(ChangeSize.NODE, "no pair", nothing, taken.nodes[:1]),
     )
-    assert found == ["one; and two"]
+    assert helpful == ["one; and two"]
 
 
 def test_larger_changes_to_the_same_conjuncts_are_not_tried():
     problem = problem_of("taken")
     one, two = frozenset({("selector", 0)}), frozenset({("selector", 0), ("selector", 9)})
     trials = ChangeTrials(problem)
-    found = texts(
+    helpful = texts(
         trials,
         ProposedChange(ChangeSize.CONSTANT, "small", free, problem.nodes, parts=one),
         ProposedChange(ChangeSize.CONJUNCT, "larger", free, problem.nodes, parts=two),
         ProposedChange(ChangeSize.CONJUNCT, "other", free, problem.nodes, parts=frozenset({("selector", 5)})),
     )
-    assert found == ["small", "other"]
+    assert helpful == ["small", "other"]
 
 
 def test_a_change_must_remove_errors_on_other_nodes():
@@ -141,5 +141,5 @@ def test_of_two_fields_the_later_one_is_changed_first(first: int, second: int, l
     gpu = pool_slice("n1", GPU, [device("gpu-0", {"type": "gpu", f"{left}.example.com/x": "y"})])
     problem = problem_of("taken").with_changes(claims=(wanted,), slices=(gpu,), allocated_claims=())
     removals = list(constraint_changes(wanted, problem.nodes))
-    found = texts(ChangeTrials(problem), removals[first], removals[second])
-    assert found == [f"{removals[first].text}; and {removals[second].text}"]
+    helpful = texts(ChangeTrials(problem), removals[first], removals[second])
+    assert helpful == [f"{removals[first].text}; and {removals[second].text}"]

@@ -141,7 +141,8 @@ def test_a_partitioned_device_at_full_size():
     page = drawn(DrawingSize.FULL, "3g-20gb-0", "1g-5gb-4")
     assert page.text.startswith("gpu-0 5 of 8 slots used memory: 15Gi of 40192Mi left multiprocessors: 28 of 98")
     assert len(page.having("tile")) == 2
-    assert [(attributes["data-claim"], str(attributes["style"]).partition(";")[2]) for attributes in page.having("on")[:2]] == [
+    runs = page.having("on")[:2]
+    assert [(run["data-claim"], str(run["style"]).partition(";")[2]) for run in runs] == [
         ("0", "left:0.00%;width:50.00%"), ("1", "left:50.00%;width:12.50%"),
     ]  # fmt: skip
     assert str(page.tags[0][1]["title"]).endswith("14 devices share it")

@@ -18,11 +18,11 @@ def one(*slices: object, claims: object = ()) -> DeviceTile:
 
 
 def test_a_device():
-    found = one(gpus("n1"))
-    assert (found.id, found.name, found.node, found.accessible_from) == ((GPU, "n1", "gpu-0"), "gpu-0", "n1", "")
-    assert found.attributes[NUMA] == 0
-    assert str(found.capacity["memory"]) == "40Gi"
-    assert found.uses == ()
+    tile = one(gpus("n1"))
+    assert (tile.id, tile.name, tile.node, tile.accessible_from) == ((GPU, "n1", "gpu-0"), "gpu-0", "n1", "")
+    assert tile.attributes[NUMA] == 0
+    assert str(tile.capacity["memory"]) == "40Gi"
+    assert tile.uses == ()
 
 
 def test_uses():
@@ -30,10 +30,10 @@ def test_uses():
         claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), shareID="s", consumedCapacity={"memory": "1Gi"}
     )
     admin = with_devices(claim("a", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), adminAccess=True)
-    found = one(gpus("n1"), claims=[old, admin, claim("waits", exactly("g", GPU))])
-    assert [(use.claim[1], use.admin) for use in found.uses] == [("c", False), ("a", True)]
-    assert [use.claim[1] for use in found.holders] == ["c"]
-    assert str(found.uses[0].consumed["memory"]) == "1Gi"
+    tile = one(gpus("n1"), claims=[old, admin, claim("waits", exactly("g", GPU))])
+    assert [(use.claim[1], use.admin) for use in tile.uses] == [("c", False), ("a", True)]
+    assert [use.claim[1] for use in tile.holders] == ["c"]
+    assert str(tile.uses[0].consumed["memory"]) == "1Gi"
 
 
 def test_nodes_that_can_use_a_device():
@@ -46,8 +46,8 @@ def test_nodes_that_can_use_a_device():
             nodeSelector={"nodeSelectorTerms": [term, {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]},
         ),
     ]
-    found = published_devices(Inventory([pool_slice("p", GPU, devices, perDeviceNodeSelection=True)]), [])
-    assert [(tile.node, tile.accessible_from) for tile in found.tiles] == [
+    published = published_devices(Inventory([pool_slice("p", GPU, devices, perDeviceNodeSelection=True)]), [])
+    assert [(tile.node, tile.accessible_from) for tile in published.tiles] == [
         ("n7", ""), ("", "every node"), ("", "nodes where rack In a,b or gpu Exists"),
     ]  # fmt: skip
 
@@ -56,39 +56,39 @@ def test_only_the_newest_generation_and_notes_on_incomplete_pools():
     new = gpus("n1", 1)
     new["metadata"]["name"] = "newer"
     new["spec"]["pool"] |= {"generation": 2, "resourceSliceCount": 3}
-    found = published_devices(Inventory([gpus("n1", 4), new]), [])
-    assert [tile.name for tile in found.tiles] == ["gpu-0"]
-    assert found.tiles[0].note == "incomplete pool: 1 of 3 slices of generation 2 exist"
+    published = published_devices(Inventory([gpus("n1", 4), new]), [])
+    assert [tile.name for tile in published.tiles] == ["gpu-0"]
+    assert published.tiles[0].note == "incomplete pool: 1 of 3 slices of generation 2 exist"
 
 
 def test_taints_of_slices_and_of_rules():
     spec = {"deviceSelector": {"device": "gpu-0"}, "taint": {"key": "x", "effect": "NoExecute"}}
     rule = obj("DeviceTaintRule", "r", version="resource.k8s.io/v1beta2", spec=spec)
     slice_ = gpus("n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
-    found = published_devices(Inventory([slice_], rules=[rule]), [])
-    assert [tile.taints for tile in found.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
+    published = published_devices(Inventory([slice_], rules=[rule]), [])
+    assert [tile.taints for tile in published.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
 
 
 def test_counters():
-    found = published_devices(Inventory(mig("n1")), [])
-    assert [(counter_set.name, len(counter_set.counters)) for counter_set in found.counter_sets] == [
+    published = published_devices(Inventory(mig("n1")), [])
+    assert [(counter_set.name, len(counter_set.counters)) for counter_set in published.counter_sets] == [
         ("gpu-0-counter-set", 11)
     ]
-    assert str(found.tiles[0].counters["gpu-0-counter-set", "memory"]) == "4864Mi"
+    assert str(published.tiles[0].counters["gpu-0-counter-set", "memory"]) == "4864Mi"
 
 
 def made(*used: str) -> PartitionedDevice:
     claims = [with_devices(claim(name, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{name}")) for name in used]
-    found = published_devices(Inventory(mig("n1")), claims)
-    return partitioned_device(found.counter_sets[0], found.tiles)
+    published = published_devices(Inventory(mig("n1")), claims)
+    return partitioned_device(published.counter_sets[0], published.tiles)
 
 
 def test_numbered_slots_are_a_strip():
-    found = made("1g-5gb-1", "3g-20gb-4")
-    (strip,) = found.strips
+    board = made("1g-5gb-1", "3g-20gb-4")
+    (strip,) = board.strips
     assert strip.name == "memory-slice-0…7"
     assert [cell and cell[1] for cell in strip.cells] == [None, "1g-5gb-1", None, None, *["3g-20gb-4"] * 4]
-    assert [bar.name for bar in found.bars] == ["memory", "multiprocessors", "copy-engines"]
+    assert [bar.name for bar in board.bars] == ["memory", "multiprocessors", "copy-engines"]
 
 
 def test_bars():
