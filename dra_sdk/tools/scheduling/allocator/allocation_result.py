@@ -12,15 +12,15 @@ from typing import Any
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
-from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, ParsedRequest
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoice
-from dra_sdk.tools.scheduling.allocator.features import UP_TO_1_36, ReleaseBehaviour, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.features import ReleaseBehaviour, SchedulerFeatures
 
 
 def allocation_result(
     parsed: ParsedClaim,
     choices: Sequence[DeviceChoice],
-    requests: Sequence[Request],
+    requests: Sequence[ParsedRequest],
     node: str,
     *,
     features: SchedulerFeatures,
@@ -94,7 +94,7 @@ def _is_same_requirement(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
     return same_key and set(one.get("values") or ()) == set(other.get("values") or ())
 
 
-def allocated_config(claim: JSON, requests: Sequence[Request], behaviour: ReleaseBehaviour = UP_TO_1_36) -> list[JSON]:
+def allocated_config(claim: JSON, requests: Sequence[ParsedRequest], behaviour: ReleaseBehaviour) -> list[JSON]:
     """Return the configuration of an allocation: that of the classes, each once for all its requests; then the claim's.
 
     `requests` are the requests or chosen alternatives, in the order of the claim. Up to 1.36 an entry of the claim that
@@ -105,8 +105,8 @@ def allocated_config(claim: JSON, requests: Sequence[Request], behaviour: Releas
     return [_without_redundant_names(entry, requests) for entry in config] if behaviour.config_once else config
 
 
-def _class_config(requests: Sequence[Request]) -> Iterator[JSON]:
-    by_class: dict[str, list[Request]] = {}
+def _class_config(requests: Sequence[ParsedRequest]) -> Iterator[JSON]:
+    by_class: dict[str, list[ParsedRequest]] = {}
     for request in requests:
         by_class.setdefault(request.class_name, []).append(request)
     for same in by_class.values():
@@ -115,7 +115,7 @@ def _class_config(requests: Sequence[Request]) -> Iterator[JSON]:
             yield {"source": "FromClass", "requests": list(references), **deepcopy(entry)}
 
 
-def _claim_config(claim: JSON, requests: Sequence[Request], *, once: bool) -> Iterator[JSON]:
+def _claim_config(claim: JSON, requests: Sequence[ParsedRequest], *, once: bool) -> Iterator[JSON]:
     for entry in (claim["spec"].get("devices") or {}).get("config") or []:
         names = entry.get("requests")
         if not names:
@@ -126,11 +126,11 @@ def _claim_config(claim: JSON, requests: Sequence[Request], *, once: bool) -> It
             yield {"source": "FromClaim", **deepcopy(entry)}
 
 
-def _applies_to(names: Collection[str], request: Request) -> bool:
+def _applies_to(names: Collection[str], request: ParsedRequest) -> bool:
     return request.base_name in names or request.reference in names
 
 
-def _without_redundant_names(entry: JSON, requests: Sequence[Request]) -> JSON:
+def _without_redundant_names(entry: JSON, requests: Sequence[ParsedRequest]) -> JSON:
     """Leave out the names of requests from an entry that is for all of them."""
     names = entry.get("requests") or ()
     if not names or not all(_applies_to(names, request) for request in requests):

@@ -13,10 +13,10 @@ from dra_sdk.tools.scheduling.allocator.allocated_state import AllocatedState
 from dra_sdk.tools.scheduling.allocator.allocation_errors import InvalidPoolsError
 from dra_sdk.tools.scheduling.allocator.allocation_result import allocation_result
 from dra_sdk.tools.scheduling.allocator.backtracking import Search
-from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, parse_claim
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, ParsedRequest, parse_claim
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoices
 from dra_sdk.tools.scheduling.allocator.eligible_devices import ClaimNeeds, RequestNeed, has_too_few_devices
-from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeDevices
+from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeInventory
 from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, node_name
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
 
@@ -101,7 +101,7 @@ class Allocator:
     def _search(
         self,
         claims_needs: Sequence[ClaimNeeds],
-        devices: NodeDevices,
+        devices: NodeInventory,
         allocated: AllocatedState,
         *,
         node_skips_operations: bool,
@@ -121,7 +121,7 @@ class Allocator:
         choices = DeviceChoices(
             parsed_claims, allocated, self.features, all_scalar=all_scalar, node_skips_operations=node_skips_operations
         )
-        needs: dict[Request, RequestNeed] = {}
+        needs: dict[ParsedRequest, RequestNeed] = {}
         for need in claims_needs:
             needs.update(need.on_node(devices, choices))
         search = Search(parsed_claims, needs, devices.candidates, choices, limit=self.max_steps)
@@ -136,7 +136,7 @@ def _relevant_parts(claim: JSON) -> JSON:
     return {"metadata": claim.get("metadata"), "spec": claim.get("spec")}
 
 
-def _chosen_requests(parsed: ParsedClaim, claim: int, search: Search) -> list[Request]:
+def _chosen_requests(parsed: ParsedClaim, claim: int, search: Search) -> list[ParsedRequest]:
     return [
         group.alternatives[search.chosen_alternatives.get((claim, index), 0)]
         for index, group in enumerate(parsed.groups)

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError, SearchLimitError
-from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS, ParsedClaim, Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS, ParsedClaim, ParsedRequest
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoice, DeviceChoices
 from dra_sdk.tools.scheduling.allocator.eligible_devices import EligibleDevices, RequestNeed, count_selected
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
@@ -100,7 +100,7 @@ class AllModeDevice:
 
     _choices: DeviceChoices
     _position: SearchPosition
-    _request: Request
+    _request: ParsedRequest
     _candidate: Candidate
     _choice: DeviceChoice | None = None
 
@@ -183,7 +183,7 @@ class Search:
     def __init__(
         self,
         parsed_claims: Sequence[ParsedClaim],
-        needs: Mapping[Request, RequestNeed],
+        needs: Mapping[ParsedRequest, RequestNeed],
         candidates: Sequence[Candidate],
         choices: DeviceChoices,
         *,
@@ -194,7 +194,7 @@ class Search:
         self.steps = 0
         self._limit = limit
         self._open_choices: list[OpenChoice] = []
-        self._selected_counts: dict[Request, int | None] = {}
+        self._selected_counts: dict[ParsedRequest, int | None] = {}
 
     def run(self) -> bool:
         """Return whether all devices could be chosen."""

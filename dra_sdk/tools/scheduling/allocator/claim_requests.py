@@ -24,7 +24,7 @@ MAX_RESULTS: Final = 32
 _ALLOCATION_MODES: Final = ("ExactCount", "All")
 
 
-class DerivedAttribute:
+class AttributeDerivation:
     """An attribute that a request derives from a device by a CEL expression.
 
     It is evaluated when a constraint first reads it, once for devices with equal content. `where` names the claim, the
@@ -52,7 +52,7 @@ class DerivedAttribute:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ParsedRequest:
     """One request or subrequest: which devices it selects and how many it needs. Compared by identity.
 
     claim: the label of the claim, see `claim_label`.
@@ -80,7 +80,7 @@ class Request:
     admin_access: bool
     tolerations: Sequence[Mapping[str, Any]]
     capacity_request: CapacityRequest
-    derived_attributes: Mapping[str, DerivedAttribute] = field(default_factory=dict)
+    derived_attributes: Mapping[str, AttributeDerivation] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
@@ -105,12 +105,12 @@ class RequestGroup:
     """An entry of `spec.devices.requests`.
 
     name: the name of the request.
-    alternatives: one Request for `exactly`, or one for each subrequest of `firstAvailable`, in order of preference.
+    alternatives: one for `exactly`, or one for each subrequest of `firstAvailable`, in order of preference.
     prioritized: whether it has `firstAvailable`.
     """
 
     name: str
-    alternatives: Sequence[Request]
+    alternatives: Sequence[ParsedRequest]
     prioritized: bool
 
 
@@ -130,7 +130,7 @@ class ParsedClaim:
     constraints: Sequence[Mapping[str, Any]] = field(default=())
 
     @property
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[ParsedRequest]:
         """All requests and subrequests."""
         return (request for group in self.groups for request in group.alternatives)
 
@@ -180,7 +180,7 @@ class _ClaimParser:
     def _error(self, request: str, problem: str, kind: str = "request") -> AllocationError:
         return AllocationError(f"claim {self.claim}, {kind} {request}: {problem}")
 
-    def _parse_alternative(self, name: str, parent: str | None, raw: JSON) -> Request:
+    def _parse_alternative(self, name: str, parent: str | None, raw: JSON) -> ParsedRequest:
         if raw.get("capacity") is not None and not self.features.consumable_capacity:
             problem = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
             raise self._error(name, problem, "request" if parent is None else "subrequest")
@@ -195,7 +195,7 @@ class _ClaimParser:
         device_class = self._device_class(name, class_name)
         selectors = (device_class.get("spec") or {}).get("selectors")
         inherited = self._selector_expressions(selectors, f"class {class_name}")
-        return Request(
+        return ParsedRequest(
             claim=self.claim,
             name=name,
             parent=parent,
@@ -234,10 +234,10 @@ class _ClaimParser:
             raise self._error(request, f"capacity: {error}") from None
         return CapacityRequest(amounts, self.features, f"claim {self.claim}, request {request}")
 
-    def _derived_attributes(self, request: str, derived: Sequence[JSON]) -> Iterator[tuple[str, DerivedAttribute]]:
+    def _derived_attributes(self, request: str, derived: Sequence[JSON]) -> Iterator[tuple[str, AttributeDerivation]]:
         for attribute in derived:
             where = f"claim {self.claim}, request {request}: derived attribute {attribute['name']}"
-            yield attribute["name"], DerivedAttribute(attribute["expression"], self.features.cel, where)
+            yield attribute["name"], AttributeDerivation(attribute["expression"], self.features.cel, where)
 
     @staticmethod
     def _selector_expressions(selectors: Sequence[JSON] | None, where: str) -> list[str]:

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from dra_sdk.tools.scheduling.allocator.claim_requests import Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest
 from dra_sdk.tools.scheduling.allocator.devices import PoolDevice
 from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 
@@ -45,7 +45,7 @@ def attribute_values(attribute: Mapping[str, Any], *, lists: bool) -> AttributeV
     return None
 
 
-def request_attribute(request: Request, device: PoolDevice, name: str) -> Mapping[str, Any] | None:
+def request_attribute(request: ParsedRequest, device: PoolDevice, name: str) -> Mapping[str, Any] | None:
     """Return an attribute as a request derives it, or else as the driver published it.
 
     AllocationError for a derived attribute that cannot be evaluated.
@@ -78,15 +78,15 @@ class Constraint(ABC):
         """Whether devices that were removed still affect which devices are accepted."""
         return False
 
-    def applies_to(self, request: Request) -> bool:
+    def applies_to(self, request: ParsedRequest) -> bool:
         """Return whether it names the request, or the request of which it is an alternative, or no request."""
         return not self.requests or request.base_name in self.requests or request.reference in self.requests
 
-    def excludes(self, request: Request, device: PoolDevice) -> bool:
+    def excludes(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether a device cannot be added, now or after any other devices."""
         return self.applies_to(request) and self._checked(request, device) is _REJECTED
 
-    def add(self, request: Request, device: PoolDevice) -> bool:
+    def add(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Add a device; False if that would violate the constraint."""
         if not self.applies_to(request):
             return True
@@ -96,12 +96,12 @@ class Constraint(ABC):
         self.values.append(values)
         return True
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: ParsedRequest) -> None:
         """Remove the device that `add` added last."""
         if self.applies_to(request):
             self.values.pop()
 
-    def _checked(self, request: Request, device: PoolDevice) -> AttributeValues | None:
+    def _checked(self, request: ParsedRequest, device: PoolDevice) -> AttributeValues | None:
         """Return what to remember of one more device, `_REJECTED` if it cannot be added."""
         attribute = request_attribute(request, device, self.attribute)
         return _REJECTED if attribute is None else self._joined(attribute_values(attribute, lists=self._lists))
@@ -147,7 +147,7 @@ class LegacyMatchAttribute(MatchAttribute):
         """Only with lists, because the shared values stay as narrow as they were."""
         return self._lists
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: ParsedRequest) -> None:
         """Remove a device; the shared values stay as they are."""
         if self.applies_to(request):
             last = self.values.pop()
@@ -187,11 +187,11 @@ class LegacyDistinctAttribute(Constraint):
         self._devices = 0
         self._values_by_request: dict[str, AttributeValues | None] = {}
 
-    def excludes(self, request: Request, device: PoolDevice) -> bool:
+    def excludes(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether the device lacks the attribute; a value that occurs twice may be forgotten later."""
         return self.applies_to(request) and request_attribute(request, device, self.attribute) is None
 
-    def add(self, request: Request, device: PoolDevice) -> bool:
+    def add(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Add a device; False if it lacks the attribute or shares a value with another."""
         if not super().add(request, device):
             return False
@@ -200,7 +200,7 @@ class LegacyDistinctAttribute(Constraint):
             self._devices += 1
         return True
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: ParsedRequest) -> None:
         """Remove a device."""
         if self.applies_to(request):
             self._values_by_request.pop(request.base_name, None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dra_sdk.tools.scheduling.allocator.allocated_state import AllocatedState, NanoCapacity
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
-from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, ParsedRequest
 from dra_sdk.tools.scheduling.allocator.constraints import Constraint, make_constraint
 from dra_sdk.tools.scheduling.allocator.consumable_capacity import ConsumedCapacity
 from dra_sdk.tools.scheduling.allocator.devices import DeviceId, PoolDevice
@@ -35,7 +35,7 @@ class DeviceChoice:
     """
 
     claim: int
-    request: Request
+    request: ParsedRequest
     candidate: Candidate
     shared: bool
     counters_reserved: bool = False
@@ -88,17 +88,17 @@ class DeviceChoices:
             return True
         return any(constraint.depends_on_removed for constraint in listed) and not self._all_scalar
 
-    def excluded(self, claim: int, request: Request, device: PoolDevice) -> bool:
+    def excluded(self, claim: int, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether a constraint rejects a device now and after any other choices for the claim."""
         return any(constraint.excludes(request, device) for constraint in self.constraints[claim])
 
-    def in_use(self, device: DeviceId, request: Request, claim: int) -> bool:
+    def in_use(self, device: DeviceId, request: ParsedRequest, claim: int) -> bool:
         """Return whether a device is taken: by any claim, or for admin access by the same claim."""
         if request.admin_access:
             return claim in self._claims.get(device, ())
         return device in self.unavailable or device in self._claims
 
-    def has_capacity(self, request: Request, device: PoolDevice) -> bool:
+    def has_capacity(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether what is left of the device's capacity is enough for a request."""
         if not self._features.consumable_capacity:
             return True
@@ -109,13 +109,15 @@ class DeviceChoices:
         own = self._consumed.get(device.id, {})
         return all(used.get(name, 0) + own.get(name, 0) + value.nano <= available for name, value, available in needed)
 
-    def counts_for_all_mode(self, request: Request, device: PoolDevice) -> bool:
+    def counts_for_all_mode(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether a request in mode All includes this device, as far as capacity is concerned."""
         if not (self._features.behaviour.all_mode_counts_full_devices and self._features.consumable_capacity):
             return self.has_capacity(request, device)
         return request.capacity_request.fits_unused(device.content)
 
-    def choose(self, claim: int, request: Request, candidate: Candidate, *, required: bool) -> DeviceChoice | None:
+    def choose(
+        self, claim: int, request: ParsedRequest, candidate: Candidate, *, required: bool
+    ) -> DeviceChoice | None:
         """Choose a device that the selectors select; None, and nothing changes, if it cannot be chosen now.
 
         `required` is for a device without alternative: AllocationError if a constraint rejects it.
@@ -142,7 +144,7 @@ class DeviceChoices:
         self._record(choice)
         return choice
 
-    def may_use(self, request: Request, device: PoolDevice) -> bool:
+    def may_use(self, request: ParsedRequest, device: PoolDevice) -> bool:
         """Return whether a request can have a device while nothing is in use."""
         features = self._features
         if device.skipped_operations and features.variant == "experimental" and not self._node_skips_operations:

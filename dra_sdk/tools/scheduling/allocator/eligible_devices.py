@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError, SelectorError
-from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS, ParsedClaim, Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS, ParsedClaim, ParsedRequest
 from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoices
 from dra_sdk.tools.scheduling.allocator.devices import DeviceId
 from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.inventory import NodeDevices
+from dra_sdk.tools.scheduling.allocator.inventory import NodeInventory
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.allocator.selectors import RequestSelectors, SelectorCache
 
@@ -30,7 +30,7 @@ class RequestNeed:
     all_devices: the devices that it needs in mode All; None in mode ExactCount.
     """
 
-    request: Request
+    request: ParsedRequest
     selection: RequestSelectors
     binding_conditions: bool
     checks_capacity: bool
@@ -62,7 +62,7 @@ class ClaimNeeds:
         if not self.all_mode_requests:
             self._check_total(self._exact_counts)
 
-    def _make_need(self, request: Request) -> RequestNeed:
+    def _make_need(self, request: ParsedRequest) -> RequestNeed:
         features = self._features
         selection = self._selectors.for_request(request)
         checks_capacity = features.consumable_capacity and features.behaviour.exact_capacity
@@ -73,7 +73,7 @@ class ClaimNeeds:
         groups = self.parsed_claim.groups
         return self._exact_counts.get(groups[0].alternatives[0]) if groups and not groups[0].prioritized else None
 
-    def on_node(self, devices: NodeDevices, choices: DeviceChoices) -> Mapping[Request, RequestNeed]:
+    def on_node(self, devices: NodeInventory, choices: DeviceChoices) -> Mapping[ParsedRequest, RequestNeed]:
         """Return what each request needs on a node.
 
         AllocationError if a request has mode All and a pool of the node is incomplete or invalid, and if the claim
@@ -89,14 +89,14 @@ class ClaimNeeds:
         self._check_total(needs)
         return needs
 
-    def _check_total(self, needs: Mapping[Request, RequestNeed]) -> None:
+    def _check_total(self, needs: Mapping[ParsedRequest, RequestNeed]) -> None:
         total = sum(min(needs[request].count for request in group.alternatives) for group in self.parsed_claim.groups)
         if total > MAX_RESULTS:
             problem = f"number of requested devices {total} exceeds the claim limit of {MAX_RESULTS}"
             raise AllocationError(f"claim {self.parsed_claim.label}: {problem}")
 
 
-def _matching_devices(need: RequestNeed, devices: NodeDevices, choices: DeviceChoices) -> Iterator[Candidate]:
+def _matching_devices(need: RequestNeed, devices: NodeInventory, choices: DeviceChoices) -> Iterator[Candidate]:
     request = need.request
     for pool in devices.pools:
         if pool.incomplete or pool.invalid:

@@ -34,7 +34,7 @@ class PoolProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeDevices:
+class NodeInventory:
     """The pools and devices that a node can use.
 
     Pools with binding conditions come last; otherwise pools are sorted by driver and name.
@@ -49,7 +49,7 @@ class NodeDevices:
     invalid: Mapping[str, str]
 
     @classmethod
-    def of(cls, pools: Iterable[Pool]) -> NodeDevices:
+    def of(cls, pools: Iterable[Pool]) -> NodeInventory:
         """Sort these pools and collect their devices."""
         ordered = sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
         candidates = [candidate for pool in ordered for candidate in pool.candidates]
@@ -83,9 +83,9 @@ class Inventory:
         for pool_slice in self.slices:
             self._slices_by_pool.setdefault(pool_slice.pool, []).append(pool_slice)
             self._index.add(pool_slice)
-        self._known: dict[Any, NodeDevices] = {}
+        self._known: dict[Any, NodeInventory] = {}
 
-    def node_devices(self, node: JSON) -> NodeDevices:
+    def node_devices(self, node: JSON) -> NodeInventory:
         """Return the pools and devices of a node; AllocationError if a slice that may apply to it is invalid."""
         name = node_name(node)
         key = (name, frozenset(node_labels(node).items())) if self._index.uses_labels else name
@@ -94,7 +94,7 @@ class Inventory:
             devices = self._known[key] = self._gather(node)
         return devices
 
-    def _gather(self, node: JSON) -> NodeDevices:
+    def _gather(self, node: JSON) -> NodeInventory:
         own_slices = self._index.slices_for(node)
         if not own_slices:
             return self._shared_devices
@@ -105,7 +105,7 @@ class Inventory:
         for pool_id, slices in touched.items():
             node_slices = sorted({*slices, *self._index.for_all_nodes.get(pool_id, ())}, key=self._order)
             pools += self._gather_pools(node_slices, node)
-        return NodeDevices.of(pools)
+        return NodeInventory.of(pools)
 
     def _order(self, pool_slice: PoolSlice) -> tuple[bool, int]:
         """Sort slices of one node before shared ones, and before counter sets for every node."""
@@ -117,7 +117,7 @@ class Inventory:
         return gather_pools(node_slices, all_slices, node, self.features)
 
     @cached_property
-    def _shared_devices(self) -> NodeDevices:
+    def _shared_devices(self) -> NodeInventory:
         """What a node sees that no slice selects in particular: pools for all nodes, and faulty counter sets.
 
         Up to 1.36, slices with counter sets apply to every node, even if their devices are on other nodes. They only
@@ -125,7 +125,7 @@ class Inventory:
         """
         common = (sorted(slices, key=self._order) for slices in self._index.for_all_nodes.values())
         pools = (pool for slices in common for pool in self._gather_pools(slices, None))
-        return NodeDevices.of(pool for pool in pools if pool.has_candidates or pool.incomplete or pool.invalid)
+        return NodeInventory.of(pool for pool in pools if pool.has_candidates or pool.incomplete or pool.invalid)
 
     @cached_property
     def problems(self) -> Sequence[PoolProblem]:

@@ -19,7 +19,7 @@ from dra_sdk.cel import CelError
 from dra_sdk.cel.parser import parse
 from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
 from dra_sdk.tools.scheduling.allocator.allocation_errors import SelectorError
-from dra_sdk.tools.scheduling.allocator.claim_requests import Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, DeviceId
 
 FieldRef = tuple[str, str, str]
@@ -169,14 +169,14 @@ class RequestSelectors:
         #: The results so far.
         self.known_results: dict[DeviceContent, bool] = {}
 
-    def selects(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
+    def selects(self, content: DeviceContent, request: ParsedRequest, device: DeviceId) -> bool:
         """Return whether all are true; SelectorError, naming request and device, if one fails."""
         selected = self.known_results.get(content)
         if selected is None:
             selected = self.known_results[content] = self._evaluate(content, request, device)
         return selected
 
-    def _evaluate(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
+    def _evaluate(self, content: DeviceContent, request: ParsedRequest, device: DeviceId) -> bool:
         for index, expression in enumerate(self._expressions):
             verdict = expression.verdict(content)
             if isinstance(verdict, cel.CelError):
@@ -202,6 +202,6 @@ class SelectorCache:
     def _combine(self, texts: tuple[str, ...]) -> RequestSelectors:
         return RequestSelectors(tuple(map(self.expression, texts)))
 
-    def for_request(self, request: Request) -> RequestSelectors:
+    def for_request(self, request: ParsedRequest) -> RequestSelectors:
         """Return the selectors of a request and its class."""
         return self._selectors(request.selectors)

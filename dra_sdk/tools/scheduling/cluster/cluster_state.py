@@ -33,7 +33,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, objec
 
 
 @dataclass(frozen=True, slots=True)
-class RunningPod:
+class BoundPod:
     """A pod on its node, and what it requests there."""
 
     pod: Pod
@@ -67,7 +67,7 @@ class ClusterState:
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
         self.free_resources = FreeResources(node for node, _ in self.nodes.values())
-        self._running: dict[str, dict[ObjectKey, RunningPod]] = {}
+        self._running: dict[str, dict[ObjectKey, BoundPod]] = {}
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot with all changes."""
@@ -95,9 +95,9 @@ class ClusterState:
         """Add those of the pods that already run on a node."""
         for pod in pods:
             if pod.spec.node_name and not is_finished(pod):
-                self._run(pod.spec.node_name, RunningPod(pod, pod_requests(pod)))
+                self._run(pod.spec.node_name, BoundPod(pod, pod_requests(pod)))
 
-    def running_on(self, node: str) -> Collection[RunningPod]:
+    def running_on(self, node: str) -> Collection[BoundPod]:
         """Return the pods on a node."""
         return self._running.get(node, {}).values()
 
@@ -127,7 +127,7 @@ class ClusterState:
             self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
         requests = {name: amount for name, amount in requirements.requests.items() if name not in as_devices}
-        self._run(fit.node, RunningPod(requirements.pod, requests))
+        self._run(fit.node, BoundPod(requirements.pod, requests))
         pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
         if EXTENDED_RESOURCES in fit.claims:
             name = fit.claims[EXTENDED_RESOURCES]["metadata"]["name"]
@@ -155,7 +155,7 @@ class ClusterState:
                 count += 1
         return count
 
-    def _run(self, node: str, running: RunningPod) -> None:
+    def _run(self, node: str, running: BoundPod) -> None:
         self.free_resources.add_pod(node, running.requests)
         self._running.setdefault(node, {})[pod_key(running.pod)] = running
 

@@ -23,7 +23,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     used_claims,
     without_hypothetical_allocations,
 )
-from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, RunningPod, pod_key
+from dra_sdk.tools.scheduling.cluster.cluster_state import BoundPod, ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit, NodePair
@@ -122,7 +122,7 @@ def plan_evictions(outcome: SchedulingOutcome, key: ObjectKey, max_trials: int =
     return EvictionPlan(key, pod.spec.effective_priority, node, evictions, fewest, search.trials, changes)
 
 
-Victims = tuple[RunningPod, ...]
+Victims = tuple[BoundPod, ...]
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class _PlanSearch:
     node_filter: NodeFilter
     max_trials: int
     trials: int = 0
-    _holders: dict[tuple[str, str], dict[ObjectKey, RunningPod]] = field(default_factory=dict)
+    _holders: dict[tuple[str, str], dict[ObjectKey, BoundPod]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, key: ObjectKey, max_trials: int) -> _PlanSearch:
@@ -222,7 +222,7 @@ class _PlanSearch:
                         pool = result["driver"], result["pool"]
                         self._holders.setdefault(pool, {})[pod_key(running.pod)] = running
 
-    def _fits(self, pair: NodePair, victims: Iterable[RunningPod]) -> bool:
+    def _fits(self, pair: NodePair, victims: Iterable[BoundPod]) -> bool:
         """Whether the pod fits on the node without these pods."""
         self.trials += 1
         node, obj = pair
@@ -233,7 +233,7 @@ class _PlanSearch:
                 return False
 
     @contextmanager
-    def _removed(self, victims: Sequence[RunningPod]) -> Iterator[None]:
+    def _removed(self, victims: Sequence[BoundPod]) -> Iterator[None]:
         """Free what pods use, for the time of the block."""
         claims = self._freed_claims(victims)
         for claim in claims:
@@ -248,7 +248,7 @@ class _PlanSearch:
             for victim in victims:
                 self.state.free_resources.add_pod(victim.pod.spec.node_name, victim.requests)
 
-    def _freed_claims(self, victims: Iterable[RunningPod]) -> list[JSON]:
+    def _freed_claims(self, victims: Iterable[BoundPod]) -> list[JSON]:
         """Return the claims that only these pods use."""
         pods = list(victims)
         uids = {pod.pod.metadata.uid for pod in pods}
@@ -260,7 +260,7 @@ class _PlanSearch:
             if claim_allocation(claim) is not None and {user.get("uid") for user in claim_consumers(claim)} <= uids
         ]
 
-    def eviction(self, victim: RunningPod, *, violates: bool) -> PlannedEviction:
+    def eviction(self, victim: BoundPod, *, violates: bool) -> PlannedEviction:
         """Return what is to be said of a pod to evict."""
         owner = next((owner for owner in victim.pod.metadata.owner_references or () if owner.controller), None)
         devices = tuple(
@@ -279,7 +279,7 @@ class _PlanSearch:
         return self.state.snapshot()
 
 
-def _cost(victims: Sequence[RunningPod]) -> tuple[int, int]:
+def _cost(victims: Sequence[BoundPod]) -> tuple[int, int]:
     """Fewer pods are better, then less important ones."""
     return len(victims), sum(victim.priority for victim in victims)
 

@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 
 from dra_sdk.tools.scheduling.allocator import AllocationError
-from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, RunningPod, pod_key
+from dra_sdk.tools.scheduling.cluster.cluster_state import BoundPod, ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodePair, NodeRejection, rejection_reason
@@ -39,7 +39,7 @@ class _Candidate:
     """A node, the pods to evict there, the more important first, and how many of them violate a budget."""
 
     node: str
-    victims: Sequence[RunningPod]
+    victims: Sequence[BoundPod]
     violations: int
     missing: tuple[str, ...]
 

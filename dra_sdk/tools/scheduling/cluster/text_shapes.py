@@ -227,12 +227,12 @@ def _yaml_strings(text: str) -> Iterator[_FreeText]:
             keys.append(kind is yaml.MappingStartEvent)
 
 
-class _Part:
+class _ShapePart:
     """A part of an object with free strings in it, and what stands in them: a part, or the index of a free string."""
 
     __slots__ = ("items", "repeated", "value")
 
-    def __init__(self, value: Any, items: tuple[tuple[Any, _Part | int], ...]) -> None:
+    def __init__(self, value: Any, items: tuple[tuple[Any, _ShapePart | int], ...]) -> None:
         self.value, self.items = value, items
         self.repeated = False
 
@@ -245,7 +245,7 @@ class Filler:
 
     def __init__(self, value: JSON, slots: Sequence[Slot]) -> None:
         self._values: dict[Any, Any] = {}
-        self._parts: dict[Any, _Part] = {}
+        self._parts: dict[Any, _ShapePart] = {}
         tree: dict[Any, Any] = {}
         for path, index in slots:
             inner = tree
@@ -268,14 +268,14 @@ class Filler:
         found = self._values.setdefault(key, (len(self._values), made))
         return found[0], found[1]
 
-    def _part(self, value: Any, tree: Mapping[Any, Any]) -> _Part:
+    def _part(self, value: Any, tree: Mapping[Any, Any]) -> _ShapePart:
         items = tuple(
             (name, inner if isinstance(inner, int) else self._part(value[name], inner)) for name, inner in tree.items()
         )
         key = (id(value), tuple((name, item if isinstance(item, int) else id(item)) for name, item in items))
         found = self._parts.get(key)
         if found is None:
-            found = self._parts[key] = _Part(value, items)
+            found = self._parts[key] = _ShapePart(value, items)
         else:
             found.repeated = True
         return found
@@ -286,7 +286,7 @@ class Filler:
         return made
 
 
-def _filled(part: _Part, strings: Sequence[str], known: dict[_Part, Any]) -> Any:
+def _filled(part: _ShapePart, strings: Sequence[str], known: dict[_ShapePart, Any]) -> Any:
     """Return a copy of a part with these free strings; parts that occur several times are made once."""
     if part.repeated and part in known:
         return known[part]

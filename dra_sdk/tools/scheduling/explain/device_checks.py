@@ -13,7 +13,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.texts import limited, shortened
 from dra_sdk.tools.scheduling.allocator import OPTIONAL_NODE_OPERATIONS, AllocationError, DeviceId
-from dra_sdk.tools.scheduling.allocator.claim_requests import Request
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.devices import CounterId
 from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature
@@ -103,7 +103,7 @@ class DeviceChecks:
     """
 
     problem: AllocationProblem
-    request: Request
+    request: ParsedRequest
     node: JSON
 
     @cached_property
@@ -209,7 +209,7 @@ def holder_names(problem: AllocationProblem, candidate: Candidate) -> str:
     return ", ".join(display_name(object_key(claim)) for claim in holders) or "an unknown claim"
 
 
-def _unsatisfiable(request: Request, candidate: Candidate) -> CheckFailure:
+def _unsatisfiable(request: ParsedRequest, candidate: Candidate) -> CheckFailure:
     """Explain a capacity that does not exist, or an amount that the request policy forbids."""
     capacities = candidate.content.device.get("capacity") or {}
     missing = [name for name in request.capacity_request.amounts if name not in capacities]

@@ -30,7 +30,7 @@ from dra_sdk.tools.scheduling.explain.cluster_changes import (
     taints_removed,
 )
 from dra_sdk.tools.scheduling.explain.explanation import (
-    AllocatedDevice,
+    ExplainedDevice,
     Explanation,
     NodeReport,
     PodExplanation,
@@ -154,7 +154,7 @@ def _success(
     """Return the explanation of a claim with an allocation."""
     key = object_key(claim)
     got = tuple(
-        AllocatedDevice(
+        ExplainedDevice(
             result["request"],
             str(DeviceId.of(result)),
             bool(result.get("adminAccess")),

@@ -138,7 +138,7 @@ class SuggestedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatedDevice:
+class ExplainedDevice:
     """An allocated device.
 
     request: the request or subrequest that it is for.
@@ -176,7 +176,7 @@ class Explanation:
     pod: str = ""
     node: str = ""
     allocated: bool = False
-    got: tuple[AllocatedDevice, ...] = ()
+    got: tuple[ExplainedDevice, ...] = ()
     reports: tuple[NodeReport, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
     tried: int = 0

@@ -7,7 +7,7 @@ from typing import Final
 
 from dra_sdk.texts import counted, limited, shortened
 from dra_sdk.tools.scheduling.explain.explanation import (
-    AllocatedDevice,
+    ExplainedDevice,
     Explanation,
     FailedDevices,
     FunnelStage,
@@ -50,7 +50,7 @@ def describe_stage(stage: FunnelStage, report: RequestReport) -> str:
     return _PHRASES[stage.kind][1].format(cls=report.device_class, label=stage.label)
 
 
-def success_summary(claim: str, got: Sequence[AllocatedDevice], node: str) -> str:
+def success_summary(claim: str, got: Sequence[ExplainedDevice], node: str) -> str:
     """Return what the claim gets, on one node or, without a `node`, wherever it is used."""
     where = f" on {node}" if node else ""
     return f"{claim} can be allocated{where}: {list_devices(got, node) or 'it requests no devices'}"
@@ -65,7 +65,7 @@ def failure_summary(claim: str, reports: Sequence[NodeReport]) -> str:
     return f"{claim} cannot be allocated {where}: {node_reason(reports[0])}"
 
 
-def list_devices(got: Sequence[AllocatedDevice], node: str) -> str:
+def list_devices(got: Sequence[ExplainedDevice], node: str) -> str:
     """Return `gpu gets gpu-0 and gpu-1; nic gets nic-3`."""
     by_request: dict[str, list[str]] = {}
     for allocated in got:

@@ -14,9 +14,9 @@ from dra_sdk import cel
 from dra_sdk.cel.conjuncts import Conjunct, conjuncts
 from dra_sdk.cel.fields import FieldValue
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, RequestGroup
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, ParsedRequest, RequestGroup
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, PoolId
-from dra_sdk.tools.scheduling.allocator.inventory import NodeDevices
+from dra_sdk.tools.scheduling.allocator.inventory import NodeInventory
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.cluster.snapshot import newest_generation, slices_by_pool
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
@@ -36,7 +36,7 @@ _MAX_CANDIDATES_NAMED: Final = 8
 class InspectedSelector:
     """A selector of a request or of its class, as a check; `index` counts those of the class first."""
 
-    def __init__(self, problem: AllocationProblem, request: Request, index: int) -> None:
+    def __init__(self, problem: AllocationProblem, request: ParsedRequest, index: int) -> None:
         self.text = request.selectors[index]
         self.is_of_class = index < request.class_selector_count
         self.number = index if self.is_of_class else index - request.class_selector_count
@@ -118,7 +118,7 @@ class RequestInspection:
     """
 
     problem: AllocationProblem
-    request: Request
+    request: ParsedRequest
     report: RequestReport
     left: Sequence[Candidate]
     matching: Sequence[Candidate]
@@ -145,7 +145,7 @@ class RequestInspector:
             for pool, slices in slices_by_pool(self.problem.slices).items()
         }
 
-    def selectors(self, request: Request) -> Iterator[InspectedSelector]:
+    def selectors(self, request: ParsedRequest) -> Iterator[InspectedSelector]:
         """Yield the selectors of a request, those of its class first."""
         for index in range(len(request.selectors)):
             key = (request.reference, index)
@@ -153,7 +153,7 @@ class RequestInspector:
                 self._selectors[key] = InspectedSelector(self.problem, request, index)
             yield self._selectors[key]
 
-    def inspect(self, parsed: ParsedClaim, request: Request, node: JSON) -> RequestInspection:
+    def inspect(self, parsed: ParsedClaim, request: ParsedRequest, node: JSON) -> RequestInspection:
         """Apply all checks to the devices of a node."""
         problem, name = self.problem, node["metadata"]["name"]
         node_devices = problem.inventory.node_devices(node)
@@ -183,7 +183,7 @@ class RequestInspector:
         )
         return RequestInspection(problem, request, report, funnel.left, matching, passing_class)
 
-    def _unusable(self, node_devices: NodeDevices) -> Iterator[FailedDevices]:
+    def _unusable(self, node_devices: NodeInventory) -> Iterator[FailedDevices]:
         """Yield the devices of the pools that are incomplete or invalid."""
         for pool in node_devices.pools:
             if problem := pool.incomplete or pool.invalid:
@@ -191,7 +191,7 @@ class RequestInspector:
                 reason = f"in pool {pool.name}, which is {state}: {problem}"
                 yield FailedDevices(reason, self._sizes[pool.id], pool.id[1])
 
-    def _select(self, funnel: DeviceFunnel, request: Request) -> Sequence[Candidate]:
+    def _select(self, funnel: DeviceFunnel, request: ParsedRequest) -> Sequence[Candidate]:
         """Apply the selectors; return the candidates that pass those of the class."""
         passing_class = funnel.left
         for selector in self.selectors(request):
@@ -222,14 +222,14 @@ class RequestInspector:
             funnel.apply("attribute", partial(checks.attribute_present, constraint), f"constraint {index}")
 
 
-def _enough(request: Request, matching: Sequence[Candidate], left: Sequence[Candidate]) -> bool:
+def _enough(request: ParsedRequest, matching: Sequence[Candidate], left: Sequence[Candidate]) -> bool:
     """Return whether the candidates are enough for a request alone."""
     if request.count is None:
         return bool(matching) and len(left) == len(matching)
     return len(left) >= request.count
 
 
-def constraints_on(parsed: ParsedClaim, request: Request) -> Iterator[tuple[int, JSON]]:
+def constraints_on(parsed: ParsedClaim, request: ParsedRequest) -> Iterator[tuple[int, JSON]]:
     """Yield the constraints of a claim that cover a request, with their index."""
     for index, constraint in enumerate(parsed.constraints):
         names = set(constraint.get("requests") or ())

@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk import cel
 from dra_sdk.tools.scheduling.allocator import AllocationError, SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.claim_requests import DerivedAttribute, ParsedClaim, claim_label, parse_claim
+from dra_sdk.tools.scheduling.allocator.claim_requests import AttributeDerivation, ParsedClaim, claim_label, parse_claim
 from tests.tools.scheduling.allocator.build import (
     DRIVER,
     NEWER,
@@ -122,8 +122,8 @@ def test_attributes_that_a_request_derives() -> None:
 WHERE = "claim ns/c, request r: derived attribute example.com/x"
 
 
-def derived(expression: str) -> DerivedAttribute:
-    return DerivedAttribute(expression, cel.Features(), WHERE)
+def derived(expression: str) -> AttributeDerivation:
+    return AttributeDerivation(expression, cel.Features(), WHERE)
 
 
 def test_a_derived_value_is_computed_once_for_equal_devices() -> None:

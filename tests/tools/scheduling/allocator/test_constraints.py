@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.scheduling.allocator import SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.claim_requests import Request, parse_claim
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest, parse_claim
 from dra_sdk.tools.scheduling.allocator.constraints import Constraint, attribute_values, make_constraint
 from dra_sdk.tools.scheduling.allocator.devices import ContentCache, PoolDevice, PoolSlice
 from dra_sdk.tools.scheduling.allocator.features import SINCE_1_37, UP_TO_1_36, ReleaseBehaviour
@@ -29,7 +29,7 @@ def having(**values: Any) -> PoolDevice:
     return PoolSlice(a_slice(raw), 0, ContentCache()).devices[0]
 
 
-def requests_of(*raw: dict[str, Any]) -> list[Request]:
+def requests_of(*raw: dict[str, Any]) -> list[ParsedRequest]:
     return list(parse_claim(claim(*raw), {"gpu": device_class()}, SchedulerFeatures()).requests)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocationError, Inventory, SchedulerFeatures
-from dra_sdk.tools.scheduling.allocator.inventory import NodeDevices
+from dra_sdk.tools.scheduling.allocator.inventory import NodeInventory
 from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT
 from dra_sdk.wire.profile import ServerProfile
 from tests.tools.scheduling.allocator.build import NEWER, a_slice, consumes, counter_sets, device, node, of_1_37
@@ -13,7 +13,7 @@ from tests.tools.scheduling.allocator.build import NEWER, a_slice, consumes, cou
 ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 
 
-def devices(node_devices: NodeDevices) -> list[str]:
+def devices(node_devices: NodeInventory) -> list[str]:
     return [candidate.id.device for candidate in node_devices.candidates if candidate.on_node]
 
 

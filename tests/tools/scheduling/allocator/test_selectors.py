@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk import cel
 from dra_sdk.tools.scheduling.allocator import DeviceId, SelectorError
-from dra_sdk.tools.scheduling.allocator.claim_requests import Request, parse_claim
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest, parse_claim
 from dra_sdk.tools.scheduling.allocator.devices import ContentCache
 from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.selectors import EquivalentContents, FieldRef, SelectorCache, referenced_fields
@@ -17,7 +17,7 @@ ID = DeviceId(DRIVER, "n1", "gpu-0")
 MODEL = 'device.attributes["gpu.example.com"].model == "a100"'
 
 
-def request_with(*expressions: str) -> Request:
+def request_with(*expressions: str) -> ParsedRequest:
     parsed = parse_claim(claim(request("r", *expressions)), {"gpu": device_class()}, SchedulerFeatures())
     return next(iter(parsed.requests))
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.explain import explain, explain_pod_outcome, format_explanation, format_explanations
 from dra_sdk.tools.scheduling.explain.explanation import (
-    AllocatedDevice,
     Conflict,
+    ExplainedDevice,
     Explanation,
     FailedDevices,
     FunnelStage,
@@ -70,10 +70,10 @@ def test_the_decisive_reason_of_a_node():
 
 def test_devices():
     got = (
-        AllocatedDevice("a", "d.io/n1/x"),
-        AllocatedDevice("a", "d.io/n1/y"),
-        AllocatedDevice("a", "d.io/n1/z"),
-        AllocatedDevice("b", "d.io/rack/7/w", admin=True),
+        ExplainedDevice("a", "d.io/n1/x"),
+        ExplainedDevice("a", "d.io/n1/y"),
+        ExplainedDevice("a", "d.io/n1/z"),
+        ExplainedDevice("b", "d.io/rack/7/w", admin=True),
     )
     assert list_devices(got, "n1") == "a gets x, y and z; b gets d.io/rack/7/w (admin access)"
     assert success_summary("claim c", got[:1], "n1") == "claim c can be allocated on n1: a gets x"
