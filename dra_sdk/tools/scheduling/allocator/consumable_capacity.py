@@ -105,28 +105,19 @@ def _consumed_capacity(
     name: str, requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
 ) -> ConsumedCapacity:
     try:
-        consumed = consumed_amount(requested, capacity, features)
-        return ConsumedCapacity(name, consumed, parse_quantity(capacity.get("value")).nano)
+        consumed = _amount_by_policy(requested, capacity, features)
+        available = parse_quantity(capacity.get("value")).nano
     except ValueError as error:
         raise AllocationError(f"capacity {name}: {error}") from None
-
-
-def consumed_amount(
-    requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
-) -> NanoQuantity:
-    """Return what is consumed of a DeviceCapacity by a request for this amount, None for one that names no amount.
-
-    ValueError if the amount cannot be calculated or is negative.
-    """
-    consumed = _amount_by_policy(requested, capacity, features)
     if features.behaviour.exact_capacity and consumed.nano < 0:
-        raise ValueError(f"{consumed.text} is negative")
-    return consumed
+        raise AllocationError(f"capacity {name}: {consumed.text} is negative")
+    return ConsumedCapacity(name, consumed, available)
 
 
 def _amount_by_policy(
     requested: NanoQuantity | None, capacity: Mapping[str, Any], features: SchedulerFeatures
 ) -> NanoQuantity:
+    """Return what is consumed of a DeviceCapacity by a request for this amount, None for one that names no amount."""
     policy = capacity.get("requestPolicy") or {}
     if requested is None:
         default = policy.get("default")

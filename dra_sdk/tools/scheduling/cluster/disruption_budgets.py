@@ -7,7 +7,6 @@ filterPodsWithPDBViolation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -86,23 +85,17 @@ def _scaled(value: int | str, total: int) -> int:
     return ceil(int(number) * total / 100) if number.isdecimal() else 0
 
 
-@dataclass(slots=True)
-class _Allowance:
-    budget: PodDisruptionBudget
-    left: int
-
-
 class DisruptionBudgets:
     """The budgets of a cluster while pods are evicted, and how many evictions each one still allows."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        budgets = [PodDisruptionBudget.model_validate(budget) for budget in snapshot.disruption_budgets]
-        pods = [pod_of(pod) for pod in snapshot.pods] if budgets else []
-        self._allowances = [_Allowance(budget, budget.allowed(pods)) for budget in budgets]
+        self._budgets = [PodDisruptionBudget.model_validate(budget) for budget in snapshot.disruption_budgets]
+        pods = [pod_of(pod) for pod in snapshot.pods] if self._budgets else []
+        self._left = [budget.allowed(pods) for budget in self._budgets]
 
     def violating(self, pods: Sequence[Pod]) -> set[ObjectKey]:
         """Return which of these pods would violate a budget if they were evicted in this order."""
-        left = [allowance.left for allowance in self._allowances]
+        left = list(self._left)
         keys = set()
         for pod in pods:
             for index in self._indexes_for(pod):
@@ -115,9 +108,9 @@ class DisruptionBudgets:
         """Count evictions: for each of these pods, its budgets allow one less."""
         for pod in pods:
             for index in self._indexes_for(pod):
-                self._allowances[index].left -= 1
+                self._left[index] -= 1
 
     def _indexes_for(self, pod: Pod) -> Iterator[int]:
-        for index, allowance in enumerate(self._allowances):
-            if pod.metadata.name not in allowance.budget.status.disrupted_pods and allowance.budget.selects(pod):
+        for index, budget in enumerate(self._budgets):
+            if pod.metadata.name not in budget.status.disrupted_pods and budget.selects(pod):
                 yield index

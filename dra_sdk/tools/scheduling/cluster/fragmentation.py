@@ -21,7 +21,7 @@ from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
 from dra_sdk.tools.scheduling.allocator.devices import PoolId
 from dra_sdk.tools.scheduling.cluster.losses import hardware_marks
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, newest_generation, slices_by_pool
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, grouped, newest_generation, slices_by_pool
 
 _NUMBERED: Final = re.compile(r"(.+?)-?(\d+)", re.ASCII)
 
@@ -108,9 +108,6 @@ def pool_fragmentation(snapshot: Snapshot) -> list[Fragmentation]:
 
 def driver_fragmentation(pools: Iterable[Fragmentation]) -> list[Fragmentation]:
     """Return the fragmentation of each driver, over all its pools."""
-    drivers: dict[str, list[Fragmentation]] = {}
-    for pool in pools:
-        drivers.setdefault(pool.driver, []).append(pool)
     return [
         Fragmentation(
             driver,
@@ -119,7 +116,7 @@ def driver_fragmentation(pools: Iterable[Fragmentation]) -> list[Fragmentation]:
             sum(pool.whole for pool in own),
             sum((pool.free for pool in own), Fraction(0)),
         )
-        for driver, own in drivers.items()
+        for driver, own in grouped(pools, lambda pool: pool.driver).items()
     ]
 
 

@@ -10,6 +10,7 @@ pods are ignored.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -109,7 +110,7 @@ class _SchedulingRun:
         self._node_filter = NodeFilter(self._allocator, state.allocated, state.free_resources)
         self._nodes = state.nodes
         self._pods = [pod for obj in snapshot.pods if not is_finished(pod := pod_of(obj))]
-        self._candidates: dict[str, CandidateNodes] = {}
+        self._candidates = defaultdict[str, CandidateNodes](partial(CandidateNodes, self._nodes))
         self._preemption = DefaultPreemption(state, self._node_filter, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
         self.preempted: dict[ObjectKey, Eviction] = {}
@@ -218,7 +219,7 @@ class _SchedulingRun:
 
         In a small cluster, kube-scheduler examines all nodes, and an error on any of them ends the attempt.
         """
-        candidates = self._candidates_for(requirements)
+        candidates = self._candidates[requirements.equivalence_key]
         nominated = self._preemption.nominated_node(requirements.pod)
         if nominated is not None and isinstance(fit := self._check(requirements, *self._nodes[nominated]), NodeFit):
             return fit, ""
@@ -269,14 +270,10 @@ class _SchedulingRun:
                 free.add_pod(name, pod.requests)
             return self._node_filter.check(requirements, node, obj)
 
-    def _candidates_for(self, requirements: PodRequirements) -> CandidateNodes:
-        if requirements.equivalence_key not in self._candidates:
-            self._candidates[requirements.equivalence_key] = CandidateNodes(self._nodes)
-        return self._candidates[requirements.equivalence_key]
-
     def _deallocate_unusable(self, requirements: PodRequirements) -> int:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
-        count = self.state.deallocate_unused(requirements, self._candidates_for(requirements).unusable_claims)
+        candidates = self._candidates[requirements.equivalence_key]
+        count = self.state.deallocate_unused(requirements, candidates.unusable_claims)
         if count:
             self._forget_rejections()
         return count

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.devices import DeviceId, PoolId
 from dra_sdk.wire.profile import ServerProfile
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 ObjectKey = tuple[str, str]
 """Namespace and name of an object."""
 DEFAULT_NAMESPACE: Final = "default"
@@ -69,13 +71,17 @@ def object_key(obj: JSON) -> ObjectKey:
     return metadata.get("namespace") or "", metadata.get("name") or ""
 
 
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items with each key, in their order."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def slices_by_pool(slices: Iterable[JSON]) -> dict[PoolId, list[JSON]]:
     """Return the slices of each pool, in their order."""
-    pools: dict[PoolId, list[JSON]] = {}
-    for raw_slice in slices:
-        spec = raw_slice["spec"]
-        pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(raw_slice)
-    return pools
+    return grouped(slices, lambda raw_slice: (raw_slice["spec"]["driver"], raw_slice["spec"]["pool"]["name"]))
 
 
 def newest_generation(pool: Iterable[JSON]) -> list[JSON]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Snapshot,
     generated_name,
     generated_uid,
+    grouped,
     no_count,
     object_key,
     value_at,
@@ -115,13 +116,11 @@ def read_snapshot(
     count: called with how many documents are read.
     """
     reader = _SnapshotReader(profile or ServerProfile.of(), kinds or WorkloadKinds(), frozenset(ignore))
-    done = 0
-    for source in sources:
-        for document in source.documents:
-            done += 1
-            count(done, 0)
-            for path, obj in objects(document.value, document.place):
-                reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
+    documents = ((source, document) for source in sources for document in source.documents)
+    for done, (source, document) in enumerate(documents, 1):
+        count(done, 0)
+        for path, obj in objects(document.value, document.place):
+            reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
     reader.warn_about_versions()
     reader.expand_workloads()
     reader.check_admin_access()
@@ -270,8 +269,8 @@ class _SnapshotReader:
         stored, dropped = _stored(obj, self.profile)
         if dropped:
             self.warnings += [
-                f"{located.location(problem.field)}: {problem}{_and_more(more)}"
-                for problem, more in _grouped_by_field(dropped)
+                f"{located.location(alike[0].field)}: {alike[0]}{_and_more(len(alike) - 1)}"
+                for alike in grouped(dropped, lambda problem: _INDEX.sub("[]", problem.field)).values()
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
         elif located.is_whole:
@@ -349,15 +348,6 @@ def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
     if stored["kind"] in _CLAIM_KINDS:
         (spec if stored["kind"] == "ResourceClaim" else spec.setdefault("spec", {})).setdefault("devices", {})
     return stored, dropped
-
-
-def _grouped_by_field(dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
-    """Yield one of the fields that differ only in an index, and how many more there are."""
-    groups: dict[str, list[Dropped]] = {}
-    for problem in dropped:
-        groups.setdefault(_INDEX.sub("[]", problem.field), []).append(problem)
-    for group in groups.values():
-        yield group[0], len(group) - 1
 
 
 def _and_more(more: int) -> str:

@@ -8,7 +8,7 @@ the cluster that was asked about.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
 from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, pod_of, validate_core_object, validate_pod
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBudget
-from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason
+from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason, required_node_names
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
@@ -252,7 +252,4 @@ def _daemon_node(pod: JSON) -> str:
     spec: JSON = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
-    affinity = pod_of(pod).spec.affinity.node_affinity
-    terms: Sequence[Any] = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
-    fields = [field for term in terms for field in term.match_fields or () if field.key == _NODE_NAME_FIELD]
-    return str(fields[0].values[0]) if fields and fields[0].values else ""
+    return min(required_node_names(pod_of(pod)) or (), default="")

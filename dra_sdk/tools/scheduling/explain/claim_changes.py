@@ -7,7 +7,7 @@ check that an attribute exists, a conjunct removed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -212,7 +212,7 @@ def _other_constants(
         edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
         if edit is not None:
             description = f"{failing.selector.location}: {edit.text}"
-            change = editor.propose(ChangeSize.CONSTANT, description, [(failing.selector, edit.expression)])
+            change = editor.propose(ChangeSize.CONSTANT, description, {failing.selector: edit.expression})
             yield replace(
                 change,
                 family=f"{change.field} {failing.conjunct.offset}",
@@ -264,7 +264,7 @@ def _presence_checks(
         edited = f"{text[: conjunct.offset]}({guard} && {text[conjunct.offset : conjunct.end]}){text[conjunct.end :]}"
         description = f"{selector.location}: check first that the attribute exists: {guard} && {conjunct.text}"
         key = _FailingConjunct(selector, conjunct).key
-        yield replace(editor.propose(ChangeSize.GUARD, description, [(selector, edited)]), parts=frozenset({key}))
+        yield replace(editor.propose(ChangeSize.GUARD, description, {selector: edited}), parts=frozenset({key}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,50 +277,47 @@ class _SelectorEditor:
 
     def without(self, conjuncts: _FailingConjuncts, count: int) -> ProposedChange:
         """Propose to remove all these conjuncts."""
-        texts: dict[int, tuple[InspectedSelector, str]] = {}
-        for conjunct in sorted(conjuncts, key=lambda failing: -failing.conjunct.offset):
-            selector, text = texts.get(id(conjunct.selector), (conjunct.selector, conjunct.selector.text))
-            texts[id(conjunct.selector)] = selector, without(text, conjunct.conjunct).expression
-        size = ChangeSize.CLASS if any(failing.selector.is_of_class for failing in conjuncts) else ChangeSize.CONJUNCT
+        texts: dict[InspectedSelector, str] = {}
+        for failing in sorted(conjuncts, key=lambda conjunct: -conjunct.conjunct.offset):
+            text = texts.get(failing.selector, failing.selector.text)
+            texts[failing.selector] = without(text, failing.conjunct).expression
         locations = dict.fromkeys(failing.selector.location for failing in conjuncts)
         descriptions = []
         for location in locations:
             removed = [failing.conjunct.text for failing in conjuncts if failing.selector.location == location]
             descriptions.append(f"{location}: remove {' and '.join(removed)}")
-        change = self.propose(size, "; ".join(descriptions), list(texts.values()))
+        change = self.propose(ChangeSize.CONJUNCT, "; ".join(descriptions), texts)
         parts = frozenset(failing.key for failing in conjuncts)
         return replace(change, extent=1000 * len(conjuncts) - min(count, 999), parts=parts)
 
     def with_values_of(self, device: Candidate, conjuncts: _FailingConjuncts) -> ProposedChange | None:
         """Propose what a device has in place of the constants, and to remove the other conjuncts; None if all are."""
-        texts: dict[int, tuple[InspectedSelector, str]] = {}
+        texts: dict[InspectedSelector, str] = {}
         descriptions: dict[str, list[str]] = {}
         removed = 0
-        for conjunct in sorted(conjuncts, key=lambda failing: (failing.selector.location, -failing.conjunct.offset)):
-            selector, text = texts.get(id(conjunct.selector), (conjunct.selector, conjunct.selector.text))
-            edit = _edit_for(device, conjunct, text)
+        for failing in sorted(conjuncts, key=lambda conjunct: (conjunct.selector.location, -conjunct.conjunct.offset)):
+            text = texts.get(failing.selector, failing.selector.text)
+            edit = _edit_for(device, failing, text)
             removed += edit is None
-            said = edit.text if edit else f"remove {conjunct.conjunct.text}"
-            descriptions.setdefault(selector.location, []).insert(0, said)
-            texts[id(selector)] = selector, (edit or without(text, conjunct.conjunct)).expression
+            said = edit.text if edit else f"remove {failing.conjunct.text}"
+            descriptions.setdefault(failing.selector.location, []).insert(0, said)
+            texts[failing.selector] = (edit or without(text, failing.conjunct)).expression
         if removed == len(conjuncts):
             return None
         size = ChangeSize.CONJUNCT if removed else ChangeSize.CONSTANT
         text = "; ".join(f"{location}: {' and '.join(said)}" for location, said in descriptions.items())
-        change = self.propose(size, text, list(texts.values()))
-        if any(failing.selector.is_of_class for failing in conjuncts):
-            change = replace(change, size=ChangeSize.CLASS)
-        return replace(change, extent=1000 * removed, parts=frozenset(failing.key for failing in conjuncts))
+        parts = frozenset(failing.key for failing in conjuncts)
+        return replace(self.propose(size, text, texts), extent=1000 * removed, parts=parts)
 
-    def propose(self, size: ChangeSize, text: str, texts: Sequence[tuple[InspectedSelector, str]]) -> ProposedChange:
+    def propose(self, size: ChangeSize, text: str, texts: Mapping[InspectedSelector, str]) -> ProposedChange:
         """Propose other expressions for selectors."""
-        selector, after = texts[0]
+        selector, after = next(iter(texts.items()))
         name = self.inspection.request.class_name
         owner = (
             f"DeviceClass {name}" if selector.is_of_class else f"ResourceClaim {display_name(object_key(self.claim))}"
         )
         return ProposedChange(
-            ChangeSize.CLASS if selector.is_of_class else size,
+            ChangeSize.CLASS if any(edited.is_of_class for edited in texts) else size,
             text,
             lambda problem: self._apply(problem, texts),
             self.nodes,
@@ -330,10 +327,10 @@ class _SelectorEditor:
             after=after,
         )
 
-    def _apply(self, problem: AllocationProblem, texts: Sequence[tuple[InspectedSelector, str]]) -> AllocationProblem:
+    def _apply(self, problem: AllocationProblem, texts: Mapping[InspectedSelector, str]) -> AllocationProblem:
         claim, classes = problem.claim, dict(problem.classes)
         name = self.inspection.request.class_name
-        for selector, text in texts:
+        for selector, text in texts.items():
             if selector.is_of_class:
                 classes[name] = with_value(classes[name], self._path(selector), text)
             else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dra_sdk.texts import counted, limited, shortened
+from dra_sdk.tools.scheduling.cluster.snapshot import grouped
 from dra_sdk.tools.scheduling.explain.explanation import (
     ExplainedDevice,
     Explanation,
@@ -139,10 +140,8 @@ def format_explanation(explanation: Explanation | PodExplanation) -> str:
 
 def format_explanations(explanations: Sequence[Explanation | PodExplanation]) -> str:
     """Return explanations as text; pods and claims that differ only in their names, such as replicas, share one."""
-    alike: dict[str, list[Explanation | PodExplanation]] = {}
-    for explanation in explanations:
-        alike.setdefault(_without_names(explanation), []).append(explanation)
-    return "\n".join(f"{format_explanation(group[0])}{_others_alike(group[1:])}" for group in alike.values())
+    alike = grouped(explanations, _without_names).values()
+    return "\n".join(f"{format_explanation(first)}{_others_alike(others)}" for first, *others in alike)
 
 
 def _without_names(explanation: Explanation | PodExplanation) -> str:

@@ -19,7 +19,7 @@ from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
 from dra_sdk.tools.scheduling.cluster.claim_controller import with_status
-from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key, value_at
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, grouped, object_key, value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
     AllocationProblem,
@@ -253,7 +253,7 @@ def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspecti
     listed = list(inspections)
     groups: list[list[NodeInspection]] = []
     for of_request in (partial(_failure_reasons, values=True), partial(_failure_reasons, values=False), _last_stage):
-        groups = _group_by(listed, of_request)
+        groups = list(grouped(listed, partial(_grouping_key, of_request)).values())
         if len(groups) <= _MAX_GROUPS:
             break
     for group in groups:
@@ -264,15 +264,6 @@ def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspecti
 def merged_report(group: Sequence[NodeInspection]) -> NodeReport:
     """Return one report for a group."""
     return replace(group[0].report, nodes=tuple(inspection.report.example for inspection in group))
-
-
-def _group_by(
-    inspections: Iterable[NodeInspection], of_request: Callable[[RequestReport], Any]
-) -> list[list[NodeInspection]]:
-    groups: dict[Any, list[NodeInspection]] = {}
-    for inspection in inspections:
-        groups.setdefault(_grouping_key(inspection.report, of_request), []).append(inspection)
-    return list(groups.values())
 
 
 def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
@@ -296,7 +287,8 @@ def _last_stage(report: RequestReport) -> str:
     return "" if report.enough else next((stage.kind for stage in reversed(report.stages) if stage.drops), "")
 
 
-def _grouping_key(report: NodeReport, of_request: Callable[[RequestReport], Any]) -> Any:
+def _grouping_key(of_request: Callable[[RequestReport], Any], inspection: NodeInspection) -> Any:
+    report = inspection.report
     requests = tuple((request.enough, of_request(request)) for request in report.requests)
     # Only whether there is an error counts, because errors name devices and nodes.
     conflicts = tuple(conflict.text for conflict in report.conflicts)

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from dra_sdk.texts import counted, shortened
-from dra_sdk.tools.scheduling.cluster.snapshot import display_name
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, grouped
 from dra_sdk.tools.scheduling.picture.drawing import (
     Drawing,
     DrawingSize,
@@ -144,12 +144,10 @@ def _not_placed(not_placed: Sequence[NotPlaced]) -> Html | None:
     """Return what was not placed, grouped by reason."""
     if not not_placed:
         return None
-    by_reason: dict[str, list[str]] = {}
-    for placement in not_placed:
-        by_reason.setdefault(placement.reason, []).append(placement.subject)
+    by_reason = grouped(not_placed, lambda placement: placement.reason)
     items = [
-        tag("li", tag("b", shortened(subjects, _MAX_NAMES)), tag("span", reason))
-        for reason, subjects in by_reason.items()
+        tag("li", tag("b", shortened([placement.subject for placement in alike], _MAX_NAMES)), tag("span", reason))
+        for reason, alike in by_reason.items()
     ]
     return tag("section", tag("h2", "Not placed"), tag("ul", *items, class_="not-placed"), aria_label="Not placed")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dra_sdk.hardware.naming import natural_order
 from dra_sdk.tools.scheduling.allocator import Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers
 from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, hardware_pieces
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, grouped, object_key
 from dra_sdk.tools.scheduling.picture.published_devices import (
     NO_SINGLE_NODE,
     DeviceTile,
@@ -24,7 +24,6 @@ from dra_sdk.tools.scheduling.picture.published_devices import (
 
 _ALIGNMENTS: Final = ((("numaNode", "numaNodeID", "numa"), "NUMA node {}"), (("pcieRoot",), "{}"))
 """The attributes by which devices are aligned, and the titles of the frames; the first attribute is the outer one."""
-_Item = TypeVar("_Item")
 _CounterSetKey = tuple[str, str, str]
 """Driver, pool and counter set."""
 SceneItem = DeviceTile | PartitionedDevice
@@ -131,21 +130,19 @@ def build_scene(
     """Return the scene of a snapshot that is already scheduled, with what drivers draw of nodes, by the node's name."""
     inventory = Inventory(snapshot.slices, SchedulerFeatures.of(snapshot.profile), snapshot.rules)
     published = published_devices(inventory, snapshot.claims)
-    by_node: dict[str, list[DeviceTile]] = {}
-    for tile in published.tiles:
-        by_node.setdefault(tile.node, []).append(tile)
+    by_node = grouped(published.tiles, lambda tile: tile.node)
     nodes = [node["metadata"]["name"] for node in snapshot.nodes]
     known = {*nodes, NO_SINGLE_NODE}
     sets = {(counters.driver, counters.pool, counters.name): counters for counters in published.counter_sets}
-    pods = dict(_grouped(snapshot.pods, lambda pod: (pod.get("spec") or {}).get("nodeName")))
+    pods = grouped(snapshot.pods, lambda pod: (pod.get("spec") or {}).get("nodeName"))
     cards = [_card(name, by_node.get(name, []), sets, tuple(map(object_key, pods.get(name, ())))) for name in nodes]
     cards += [
         replace(_card(f"{name} (no such node)", by_node[name], sets), is_node=False, is_known=False)
         for name in by_node
         if name not in known
     ]
-    for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda tile: tile.accessible_from):
-        cards.append(replace(_card(str(name), tiles, sets), is_node=False))
+    for name, tiles in grouped(by_node.get(NO_SINGLE_NODE, []), lambda tile: tile.accessible_from).items():
+        cards.append(replace(_card(name, tiles, sets), is_node=False))
     return Scene(
         tuple(cards),
         _claim_rows(snapshot, published),
@@ -178,8 +175,8 @@ def _alignment_frame(
 
 def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[_CounterSetKey, PoolCounterSet]) -> list[SceneItem]:
     """Return counter sets, each with the devices that consume from it, and the other devices, in their order."""
-    groups = _grouped(tiles, lambda tile: _counter_set_of(tile, sets) or id(tile))
-    return [partitioned_device(sets[key], group) if key in sets else group[0] for key, group in groups]
+    groups = grouped(tiles, lambda tile: _counter_set_of(tile, sets) or id(tile))
+    return [group[0] if isinstance(key, int) else partitioned_device(sets[key], group) for key, group in groups.items()]
 
 
 def _counter_set_of(tile: DeviceTile, sets: Collection[_CounterSetKey]) -> _CounterSetKey | None:
@@ -191,10 +188,9 @@ def _split_by_attribute(
     items: Sequence[SceneItem], names: Sequence[str], title: str
 ) -> tuple[list[tuple[str, list[SceneItem]]], list[SceneItem]]:
     """Return items by the value of an attribute, sorted by value, and those without one common value."""
-    groups = _grouped(items, lambda item: _common_value(item, names))
-    named = [group for group in groups if group[0] is not None]
-    framed = sorted(named, key=lambda group: natural_order(group[0]))
-    rest = [item for value, group in groups if value is None for item in group]
+    groups = grouped(items, lambda item: _common_value(item, names))
+    rest = groups.pop(None, [])
+    framed = sorted(groups.items(), key=lambda group: natural_order(group[0]))
     return [(title.format(value), group) for value, group in framed], rest
 
 
@@ -210,13 +206,6 @@ def _attribute_of(tile: DeviceTile, names: Sequence[str]) -> str | None:
         if name.rpartition("/")[2] in names and isinstance(value, str | int) and value not in {"", -1}:
             return str(value)
     return None
-
-
-def _grouped(items: Iterable[_Item], key: Callable[[_Item], Any]) -> list[tuple[Any, list[_Item]]]:
-    groups: dict[Any, list[_Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.items())
 
 
 def _claim_rows(snapshot: Snapshot, published: PublishedDevices) -> tuple[ClaimRow, ...]:
