@@ -31,11 +31,6 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in _FINISHED
 
 
-def is_owned_by(claim: JSON, pod: Pod) -> bool:
-    """Return whether the claim was made for this pod."""
-    return pod.metadata.uid in owner_uids(claim)
-
-
 def owner_uids(claim: JSON) -> set[Any]:
     """Return the UIDs of the pods or others for which the claim was made."""
     return {owner.get("uid") for owner in claim["metadata"].get("ownerReferences") or () if owner.get("controller")}
@@ -55,6 +50,11 @@ def claim_results(claim: JSON) -> list[JSON]:
 def claim_consumers(claim: JSON) -> list[JSON]:
     """Return `status.reservedFor`."""
     return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def consumer_uids(claim: JSON) -> set[Any]:
+    """Return the UIDs in `status.reservedFor`."""
+    return {consumer.get("uid") for consumer in claim_consumers(claim)}
 
 
 def claim_key(pod: Pod, entry: PodResourceClaim) -> ObjectKey | None:

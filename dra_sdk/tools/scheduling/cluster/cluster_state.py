@@ -12,6 +12,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     FINALIZER,
     claim_allocation,
     claim_consumers,
+    consumer_uids,
     deallocated,
     is_finished,
     pod_consumer,
@@ -148,7 +149,7 @@ class ClusterState:
         """
         count = 0
         for claim in (requirements.allocated_claims[name] for name in names):
-            if all(consumer.get("uid") == requirements.pod.metadata.uid for consumer in claim_consumers(claim)):
+            if consumer_uids(claim) <= {requirements.pod.metadata.uid}:
                 self.allocated.remove(claim)
                 self.claims[object_key(claim)] = deallocated(claim)
                 self.hypothetical.pop(object_key(claim), None)

@@ -18,8 +18,8 @@ from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_allocation,
-    claim_consumers,
     claim_results,
+    consumer_uids,
     used_claims,
     without_hypothetical_allocations,
 )
@@ -254,11 +254,7 @@ class _PlanSearch:
         uids = {pod.pod.metadata.uid for pod in pods}
         keys = dict.fromkeys(key for pod in pods for key in used_claims(pod.pod))
         claims = [self.state.claims[key] for key in keys if key in self.state.claims]
-        return [
-            claim
-            for claim in claims
-            if claim_allocation(claim) is not None and {user.get("uid") for user in claim_consumers(claim)} <= uids
-        ]
+        return [claim for claim in claims if claim_allocation(claim) is not None and consumer_uids(claim) <= uids]
 
     def eviction(self, victim: BoundPod, *, violates: bool) -> PlannedEviction:
         """Return what is to be said of a pod to evict."""

@@ -7,7 +7,7 @@ Source: KEP-5004; scheduler plugin DynamicResources, extended resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,7 +91,7 @@ def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], lis
                 request = _ContainerRequest(_request_name(index, container, resource), missing)
                 extra.append(request)
                 init_mappings.append(_mapping(container, resource, request.name))
-    largest = list(_largest(extra))
+    largest = [max(extra, key=lambda request: request.count)] if extra else []
     for mapping in init_mappings:
         if any(mapping["requestName"] == missed.name for missed in extra):
             mapping["requestName"] = largest[0].name
@@ -106,11 +106,6 @@ def _reusable_requests(requests: Sequence[_ContainerRequest | None], count: int)
             reused.append(request)
             count -= request.count
     return reused, max(0, count)
-
-
-def _largest(requests: Sequence[_ContainerRequest]) -> Iterator[_ContainerRequest]:
-    if requests:
-        yield max(requests, key=lambda request: request.count)
 
 
 def _requested_count(container: Container, resource: str) -> int:

@@ -20,7 +20,8 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_consumers,
     claim_key,
     claim_results,
-    is_owned_by,
+    consumer_uids,
+    owner_uids,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
@@ -170,7 +171,7 @@ def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON]) -> Iterator[tuple[st
         claim = claims.get(key)
         if claim is None:
             raise UnschedulableError(f"claim {entry.name}: there is no ResourceClaim {key[1]} in namespace {key[0]}")
-        if entry.resource_claim_template_name and not is_owned_by(claim, pod):
+        if entry.resource_claim_template_name and pod.metadata.uid not in owner_uids(claim):
             raise UnschedulableError(f"claim {entry.name}: {key[1]} was not made for this pod")
         yield entry.name, claim
 
@@ -179,7 +180,7 @@ def _check_claim(name: str, claim: JSON, pod: Pod, classes: Mapping[str, JSON]) 
     if claim["metadata"].get("deletionTimestamp"):
         raise UnschedulableError(f"claim {name} is being deleted")
     consumers = claim_consumers(claim)
-    if len(consumers) >= _MAX_CONSUMERS and not any(consumer.get("uid") == pod.metadata.uid for consumer in consumers):
+    if len(consumers) >= _MAX_CONSUMERS and pod.metadata.uid not in consumer_uids(claim):
         raise UnschedulableError(f"claim {name} is already reserved for {len(consumers)} pods, and no more are allowed")
     if claim_allocation(claim) is None and (missing := missing_class(claim, classes)):
         raise UnschedulableError(f"claim {name}: {missing}")

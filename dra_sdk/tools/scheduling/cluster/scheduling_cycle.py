@@ -29,7 +29,7 @@ from dra_sdk.tools.scheduling.allocator import (
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     EXTENDED_CLAIM_ANNOTATION,
     claim_allocation,
-    claim_consumers,
+    consumer_uids,
     is_finished,
     owner_uids,
     used_claims,
@@ -286,8 +286,7 @@ class _SchedulingRun:
         """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""
         key, claims = pod_key(pod), tuple(used_claims(pod))
         for claim in claims:
-            consumers = claim_consumers(self.state.claims.get(claim, {}))
-            if not any(consumer.get("uid") == pod.metadata.uid for consumer in consumers):
+            if pod.metadata.uid not in consumer_uids(self.state.claims.get(claim, {})):
                 reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {claim[1]} for it"
                 return PodPlacement(key, None, reason, claims)
         return PodPlacement(key, pod.spec.node_name, claims=claims)

@@ -115,7 +115,8 @@ def read_snapshot(
     ignore: kinds to pass over, even if they may need devices.
     count: called with how many documents are read.
     """
-    reader = _SnapshotReader(profile or ServerProfile.of(), kinds or WorkloadKinds(), frozenset(ignore))
+    profile = profile or ServerProfile.of()
+    reader = _SnapshotReader(profile, kinds or WorkloadKinds(), frozenset(ignore), ValidShapes(profile))
     documents = ((source, document) for source in sources for document in source.documents)
     for done, (source, document) in enumerate(documents, 1):
         count(done, 0)
@@ -178,6 +179,7 @@ class _SnapshotReader:
     profile: ServerProfile
     kinds: WorkloadKinds
     ignored: frozenset[str]
+    valid_shapes: ValidShapes
     objects: dict[str, dict[ObjectKey, JSON]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -186,10 +188,6 @@ class _SnapshotReader:
     _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
     _older: Counter[tuple[str, str]] = field(default_factory=Counter)
     _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
-    _valid_shapes: ValidShapes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._valid_shapes = ValidShapes(self.profile)
 
     def read(self, located: _LocatedObject) -> None:
         """Keep the object, or its problems, or count it as ignored."""
@@ -255,7 +253,7 @@ class _SnapshotReader:
     def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile), obj
-        if known := self._valid_shapes.stored(located.document, obj) if located.is_whole else None:
+        if known := self.valid_shapes.stored(located.document, obj) if located.is_whole else None:
             return [], known
         if kind in CORE_KINDS:
             return checked_core_object(obj, self.profile)[1], _with_spec(obj)
@@ -274,7 +272,7 @@ class _SnapshotReader:
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
         elif located.is_whole:
-            self._valid_shapes.remember(located.document, obj, stored)
+            self.valid_shapes.remember(located.document, obj, stored)
         return problems, stored
 
     def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:

@@ -244,7 +244,7 @@ class Filler:
     """
 
     def __init__(self, value: JSON, slots: Sequence[Slot]) -> None:
-        self._values: dict[Any, Any] = {}
+        self._values: dict[Any, tuple[int, Any]] = {}
         self._parts: dict[Any, _ShapePart] = {}
         tree: dict[Any, Any] = {}
         for path, index in slots:
@@ -265,20 +265,19 @@ class Filler:
             key, made = ("[", *(item[0] for item in listed)), [item[1] for item in listed]
         else:
             return (type(value), value), value
-        found = self._values.setdefault(key, (len(self._values), made))
-        return found[0], found[1]
+        return self._values.setdefault(key, (len(self._values), made))
 
     def _part(self, value: Any, tree: Mapping[Any, Any]) -> _ShapePart:
         items = tuple(
             (name, inner if isinstance(inner, int) else self._part(value[name], inner)) for name, inner in tree.items()
         )
         key = (id(value), tuple((name, item if isinstance(item, int) else id(item)) for name, item in items))
-        found = self._parts.get(key)
-        if found is None:
-            found = self._parts[key] = _ShapePart(value, items)
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = _ShapePart(value, items)
         else:
-            found.repeated = True
-        return found
+            part.repeated = True
+        return part
 
     def fill(self, strings: Sequence[str]) -> JSON:
         """Return the object with these free strings."""

@@ -23,7 +23,7 @@ from dra_sdk.tools.scheduling.picture.published_devices import (
     SlotStrip,
     partition_kind,
 )
-from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, Scene
+from dra_sdk.tools.scheduling.picture.scene import Scene
 
 _VOID_ELEMENTS: Final = frozenset({"meta", "link", "br", "input"})
 _GOLDEN_ANGLE: Final = 137.508
@@ -98,7 +98,7 @@ class Drawing:
     @classmethod
     def of(cls, scene: Scene) -> Drawing:
         """Return the drawing for a scene; the more items, the smaller."""
-        count = sum(_item_count(card.frame) for card in scene.cards)
+        count = sum(len(card.frame.all_items) for card in scene.cards)
         size = next((size for limit, size in _MAX_ITEMS if count <= limit), DrawingSize.SMALL)
         drivers = tuple(dict.fromkeys(tile.id[0] for tile in scene.tiles))
         return cls(size, {claim.key: claim.color for claim in scene.claims}, drivers)
@@ -115,10 +115,6 @@ class Drawing:
     def chip(self, claim: ObjectKey, text: str = "") -> Html:
         """Return a claim's name in its colour."""
         return tag("span", text or display_name(claim), class_="chip", **self.colored(claim))
-
-
-def _item_count(frame: AlignmentFrame) -> int:
-    return len(frame.items) + sum(map(_item_count, frame.frames))
 
 
 def device_html(device: DeviceTile, drawing: Drawing) -> Html:

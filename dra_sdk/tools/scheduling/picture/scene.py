@@ -42,6 +42,11 @@ class AlignmentFrame:
     items: tuple[SceneItem, ...]
     frames: tuple[AlignmentFrame, ...] = ()
 
+    @property
+    def all_items(self) -> list[SceneItem]:
+        """The devices and counter sets of this frame and of the frames inside."""
+        return [*self.items, *(item for frame in self.frames for item in frame.all_items)]
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCard:

@@ -6,14 +6,14 @@ Pieces, their free shares and the fragmentation are those of `dra_sdk.tools.sche
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, fragmentation_figure
 from dra_sdk.tools.scheduling.picture.published_devices import DeviceTile, PartitionedDevice
-from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, NodeCard, SceneItem
+from dra_sdk.tools.scheduling.picture.scene import NodeCard, SceneItem
 
 _KIND_ATTRIBUTES: Final = ("productName", "model", "modelName", "type")
 _PERCENT: Final = 100
@@ -98,18 +98,11 @@ def like_nodes(cards: Iterable[NodeCard]) -> list[CardGroup]:
 def card_problems(card: NodeCard) -> list[str]:
     """Return what is wrong with a node's hardware, each once, with the devices that it concerns."""
     names_by_problem: dict[str, list[str]] = {}
-    for item in frame_items(card.frame):
+    for item in card.frame.all_items:
         for problem in _whole_of(item).problems:
             names_by_problem.setdefault(problem, []).append(item.name)
     problems = [f"{', '.join(names)}: {problem}" for problem, names in names_by_problem.items()]
     return problems if card.is_known or not card.tiles else ["there is no such node", *problems]
-
-
-def frame_items(frame: AlignmentFrame) -> Iterator[SceneItem]:
-    """Yield the devices and counter sets of a frame and of the frames inside."""
-    yield from frame.items
-    for inner in frame.frames:
-        yield from frame_items(inner)
 
 
 def hardware_kind(tile: DeviceTile) -> str:
@@ -123,7 +116,7 @@ def whole_device(tiles: Sequence[DeviceTile]) -> DeviceTile:
 
 
 def _hardware(card: NodeCard) -> str:
-    kinds = Counter(hardware_kind(_whole_of(item)) for item in frame_items(card.frame))
+    kinds = Counter(hardware_kind(_whole_of(item)) for item in card.frame.all_items)
     return ", ".join(f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in sorted(kinds.items()))
 
 
