@@ -35,7 +35,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
-    checked_core_object,
+    core_object_problems,
     is_core_kind,
     unknown_kind_problems,
     workload_problems,
@@ -229,7 +229,7 @@ class _Validation:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile)
         if is_core_kind(obj):
-            return checked_core_object(obj, self.profile)[1]
+            return core_object_problems(obj, self.profile)
         found = list(unknown_kind_problems(obj, self.kinds))
         self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)
         return found

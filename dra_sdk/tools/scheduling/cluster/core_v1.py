@@ -19,8 +19,8 @@ from dra_sdk.wire.validation.names import dns_label, dns_subdomain
 from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_found, not_supported, required
 
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+"""The field of an affinity with its required terms."""
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _OPERATORS: Final = ("Equal", "Exists")
 
@@ -38,45 +38,15 @@ class PartialTopLevel(TopLevel):
 
 
 class NodeAffinity(PartialObject):
-    """core/v1 NodeAffinity: the required terms, and whether there are preferences."""
+    """core/v1 NodeAffinity."""
 
-    required: NodeSelector | None = Field(None, alias=_REQUIRED)
-    preferred: list[dict[str, Any]] = Field(default_factory=list, alias=_PREFERRED)
-
-
-class PodAffinity(PartialObject):
-    """core/v1 PodAffinity and PodAntiAffinity; only whether there are any."""
-
-    required: list[dict[str, Any]] = Field(default_factory=list, alias=_REQUIRED)
-    preferred: list[dict[str, Any]] = Field(default_factory=list, alias=_PREFERRED)
+    required: NodeSelector | None = Field(None, alias=REQUIRED)
 
 
 class Affinity(PartialObject):
     """core/v1 Affinity."""
 
     node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class TopologySpreadConstraint(PartialObject):
-    """core/v1 TopologySpreadConstraint; only whether there is one."""
-
-    when_unsatisfiable: str = ""
-
-
-class Volume(PartialObject):
-    """core/v1 Volume; only whether it may be tied to some nodes."""
-
-    persistent_volume_claim: dict[str, Any] | None = None
-    ephemeral: dict[str, Any] | None = None
-
-
-class ContainerPort(PartialObject):
-    """core/v1 ContainerPort."""
-
-    container_port: int = 0
-    host_port: int = 0
 
 
 class ContainerClaim(Object):
@@ -105,7 +75,6 @@ class Container(PartialObject):
     name: str = ""
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
     restart_policy: str = ""
-    ports: list[ContainerPort] = Field(default_factory=list)
 
     @property
     def is_sidecar(self) -> bool:
@@ -136,17 +105,12 @@ class PodSpec(PartialObject):
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority: Int32 | None = None
     preemption_policy: str = ""
-    scheduler_name: str = ""
-    scheduling_group: dict[str, Any] | None = None
-    host_network: bool = False
     scheduling_gates: list[SchedulingGate] = Field(default_factory=list)
     resource_claims: list[PodResourceClaim] = Field(default_factory=list)
     init_containers: list[Container] = Field(default_factory=list)
     containers: list[Container] = Field(default_factory=list)
     overhead: dict[str, Amount] = Field(default_factory=dict)
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
-    topology_spread_constraints: list[TopologySpreadConstraint] = Field(default_factory=list)
-    volumes: list[Volume] = Field(default_factory=list)
 
     @property
     def required_nodes(self) -> JSON | None:
@@ -275,7 +239,7 @@ def _toleration_problems(pod: Pod) -> Iterator[Problem]:
 def _affinity_problems(pod: Pod) -> Iterator[Problem]:
     affinity = pod.spec.affinity.node_affinity
     if affinity is not None and affinity.required is not None:
-        yield from node_selector(affinity.required, f"spec.affinity.nodeAffinity.{_REQUIRED}")
+        yield from node_selector(affinity.required, f"spec.affinity.nodeAffinity.{REQUIRED}")
 
 
 def _taint_problems(node: Node) -> Iterator[Problem]:

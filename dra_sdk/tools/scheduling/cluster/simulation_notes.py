@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
-from dra_sdk.tools.scheduling.cluster.core_v1 import PodSpec, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import REQUIRED, pod_of
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, display_name, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, display_name, object_key, value_at
 
 _SHOWN: Final = 5
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
+_POD_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _FEWER_NODES: Final = "not simulated; a cluster may allow fewer nodes"
 NO_PREEMPTION: Final = "kube-scheduler evicts no pods to free devices, though pods of lower priority have some"
 _NO_DEVICES: Final = "no devices for"
@@ -25,7 +29,7 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
     """Yield a sentence for each thing that is not simulated or has no effect; none about pods that already ran."""
     placements = tuple(placements)
     placed = [
-        (display_name(placement.pod), pod_of(snapshot.pods_by_key[placement.pod]).spec, placement)
+        (display_name(placement.pod), snapshot.pods_by_key[placement.pod]["spec"], placement)
         for placement in placements
         if not placement.running
     ]
@@ -104,46 +108,44 @@ def _pod_names(names: list[str]) -> str:
     return f"pod{'s' if len(names) > 1 else ''} {shortened(names, _SHOWN)}"
 
 
-def _has_pod_affinity(spec: PodSpec) -> bool:
-    affinity = spec.affinity
-    return any(terms is not None and terms.required for terms in (affinity.pod_affinity, affinity.pod_anti_affinity))
+def _has_pod_affinity(spec: JSON) -> bool:
+    return any(value_at(spec, ("affinity", kind, REQUIRED)) for kind in _POD_AFFINITIES)
 
 
-def _has_spread_constraint(spec: PodSpec) -> bool:
-    return any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints)
+def _has_volumes(spec: JSON) -> bool:
+    kinds = ("persistentVolumeClaim", "ephemeral")
+    return any(volume.get(kind) is not None for volume in spec.get("volumes") or () for kind in kinds)
 
 
-def _has_volumes(spec: PodSpec) -> bool:
-    return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes)
-
-
-def _has_host_ports(spec: PodSpec) -> bool:
+def _has_host_ports(spec: JSON) -> bool:
     return any(
-        port.host_port or (port.container_port and spec.host_network)
-        for container in spec.containers
-        for port in container.ports
+        port.get("hostPort") or (port.get("containerPort") and spec.get("hostNetwork"))
+        for container in spec.get("containers") or ()
+        for port in container.get("ports") or ()
     )
 
 
-def _has_other_scheduler(spec: PodSpec) -> bool:
-    return spec.scheduler_name not in {"", _DEFAULT_SCHEDULER}
+def _has_other_scheduler(spec: JSON) -> bool:
+    return spec.get("schedulerName") not in {None, "", _DEFAULT_SCHEDULER}
 
 
-def _has_preferences(spec: PodSpec) -> bool:
-    affinity = spec.affinity
-    kinds = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
-    spread = spec.topology_spread_constraints
-    spread_preferred = any(constraint.when_unsatisfiable == "ScheduleAnyway" for constraint in spread)
-    return spread_preferred or any(terms is not None and terms.preferred for terms in kinds)
+def _has_spread(spec: JSON, when_unsatisfiable: str) -> bool:
+    constraints = spec.get("topologySpreadConstraints") or ()
+    return any(constraint.get("whenUnsatisfiable") == when_unsatisfiable for constraint in constraints)
 
 
-_NOT_SIMULATED: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
+def _has_preferences(spec: JSON) -> bool:
+    kinds = ("nodeAffinity", *_POD_AFFINITIES)
+    return _has_spread(spec, "ScheduleAnyway") or any(value_at(spec, ("affinity", kind, _PREFERRED)) for kind in kinds)
+
+
+_NOT_SIMULATED: Final[Mapping[str, Callable[[JSON], bool]]] = {
     f"affinity between pods is {_FEWER_NODES}": _has_pod_affinity,
-    f"topology spread is {_FEWER_NODES}": _has_spread_constraint,
+    f"topology spread is {_FEWER_NODES}": partial(_has_spread, when_unsatisfiable="DoNotSchedule"),
     f"on which nodes volumes can be used is {_FEWER_NODES}": _has_volumes,
     f"whether host ports are free is {_FEWER_NODES}": _has_host_ports,
     "gang scheduling of its PodGroup, and claims that its pods share, are not simulated": lambda spec: (
-        spec.scheduling_group is not None
+        spec.get("schedulingGroup") is not None
     ),
     "its scheduler is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
     f"preferences among nodes are {_ANOTHER_NODE}": _has_preferences,

@@ -35,7 +35,7 @@ from dra_sdk.tools.scheduling.cluster.workload_kinds import KindKey, WorkloadKin
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
     DAEMON_SET,
-    checked_core_object,
+    core_object_problems,
     expand,
     is_core_kind,
     unknown_kind_problems,
@@ -256,7 +256,7 @@ class _SnapshotReader:
         if known := self.valid_shapes.stored(located.document, obj) if located.is_whole else None:
             return [], known
         if kind in CORE_KINDS:
-            return checked_core_object(obj, self.profile)[1], _with_spec(obj)
+            return core_object_problems(obj, self.profile), _with_spec(obj)
         problems = self._without_unknown_functions(
             validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile)), located
         )

@@ -110,16 +110,16 @@ def is_core_kind(obj: JSON) -> bool:
     return kind in CORE_KINDS and str(obj.get("apiVersion") or "") in {"", _CORE_VERSIONS.get(kind, "v1")}
 
 
-def checked_core_object(obj: JSON, profile: ServerProfile) -> tuple[TopLevel | None, list[Problem]]:
-    """Decode an object of a core kind; return its model, None if it is of no use, and what is wrong with it."""
+def core_object_problems(obj: JSON, profile: ServerProfile) -> list[Problem]:
+    """Return what is wrong with an object of a core kind."""
     problems = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
     problems = problems or list(field_problems(str(obj["kind"]), obj, profile))
     if any(problem.type is not ProblemType.UNKNOWN for problem in problems):
-        return None, problems
+        return problems
     value, more = read_as(CORE_KINDS[str(obj["kind"])], obj, profile)
     known = {problem.field for problem in problems}
     problems += [problem for problem in more if problem.field not in known]
-    return value, problems if value is None else [*problems, *validate_core_object(value)]
+    return problems if value is None else [*problems, *validate_core_object(value)]
 
 
 def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -> list[Problem]:
