@@ -21,9 +21,9 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_recreated_pods,
     with_status,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
-from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit, NodePair
+from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     PodRequirements,
     ResourceAmounts,
@@ -60,14 +60,12 @@ class ClusterState:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self.features = SchedulerFeatures.of(snapshot.profile)
-        self.nodes: dict[str, NodePair] = {
-            obj["metadata"]["name"]: (Node.model_validate(obj), obj) for obj in snapshot.nodes
-        }
+        self.nodes = snapshot.nodes_by_name
         self.claims = dict(snapshot.claims_by_key)
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
-        self.free_resources = FreeResources(node for node, _ in self.nodes.values())
+        self.free_resources = FreeResources(snapshot.nodes)
         self._running: dict[str, dict[ObjectKey, BoundPod]] = {}
 
     def snapshot(self) -> Snapshot:

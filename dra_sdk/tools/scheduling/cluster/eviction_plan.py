@@ -26,7 +26,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
 from dra_sdk.tools.scheduling.cluster.cluster_state import BoundPod, ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
-from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit, NodePair
+from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PlacementChange, SchedulingOutcome, compare_outcomes
@@ -153,17 +153,17 @@ class _PlanSearch:
     def find(self) -> tuple[tuple[str, Victims] | None, bool]:
         """Return the node and the pods to evict, and whether there is certainly no smaller set."""
         best: tuple[str, Victims] | None = None
-        candidates: list[tuple[NodePair, Victims]] = []
-        for pair in self.state.nodes.values():
-            evictable = self._evictable(pair)
+        candidates: list[tuple[JSON, Victims]] = []
+        for node in self.state.nodes.values():
+            evictable = self._evictable(node)
             if self.trials >= self.max_trials:
                 return best, False
-            if not self._fits(pair, evictable):
+            if not self._fits(node, evictable):
                 continue
-            candidates.append((pair, evictable))
-            victims = self._reduced(pair, evictable)
+            candidates.append((node, evictable))
+            victims = self._reduced(node, evictable)
             if best is None or _cost(victims) < _cost(best[1]):
-                best = pair[0].metadata.name, victims
+                best = node["metadata"]["name"], victims
         if best is None:
             return None, True
         for size in range(1, len(best[1]) + 1):
@@ -175,37 +175,36 @@ class _PlanSearch:
         return best, True
 
     def _of_size(
-        self, candidates: Sequence[tuple[NodePair, Victims]], size: int, best: Victims
+        self, candidates: Sequence[tuple[JSON, Victims]], size: int, best: Victims
     ) -> tuple[tuple[str, Victims] | None, bool]:
         """Return the least important set of a size that is better than the best one, and whether all were tried."""
         cheapest: tuple[str, Victims] | None = None
-        for pair, evictable in candidates:
+        for node, evictable in candidates:
             for chosen in combinations(evictable, size):
                 if _cost(chosen) >= _cost(cheapest[1] if cheapest else best):
                     continue
                 if self.trials >= self.max_trials:
                     return cheapest, False
-                if self._fits(pair, chosen):
-                    cheapest = pair[0].metadata.name, chosen
+                if self._fits(node, chosen):
+                    cheapest = node["metadata"]["name"], chosen
         return cheapest, True
 
-    def _reduced(self, pair: NodePair, victims: Victims) -> Victims:
+    def _reduced(self, node: JSON, victims: Victims) -> Victims:
         """Take back as many pods as possible, the most important first."""
         left = victims
         for victim in sorted(victims, key=lambda candidate: -candidate.priority):
             if self.trials >= self.max_trials:
                 break
             fewer = tuple(other for other in left if other is not victim)
-            if self._fits(pair, fewer):
+            if self._fits(node, fewer):
                 left = fewer
         return left
 
-    def _evictable(self, pair: NodePair) -> Victims:
+    def _evictable(self, node: JSON) -> Victims:
         """Return the pods that use the node, or devices that it can use, the least important first."""
-        node, obj = pair
-        running = {pod_key(pod.pod): pod for pod in self.state.running_on(node.metadata.name)}
+        running = {pod_key(pod.pod): pod for pod in self.state.running_on(node["metadata"]["name"])}
         try:
-            pools = [pool.id for pool in self.state.inventory.node_devices(obj).pools]
+            pools = [pool.id for pool in self.state.inventory.node_devices(node).pools]
         except AllocationError:
             pools = []
         for pool in pools:
@@ -222,13 +221,12 @@ class _PlanSearch:
                         pool = result["driver"], result["pool"]
                         self._holders.setdefault(pool, {})[pod_key(running.pod)] = running
 
-    def _fits(self, pair: NodePair, victims: Iterable[BoundPod]) -> bool:
+    def _fits(self, node: JSON, victims: Iterable[BoundPod]) -> bool:
         """Whether the pod fits on the node without these pods."""
         self.trials += 1
-        node, obj = pair
         with self._removed(list(victims)):
             try:
-                return isinstance(self.node_filter.check(self.requirements, node, obj), NodeFit)
+                return isinstance(self.node_filter.check(self.requirements, node), NodeFit)
             except AllocationError:
                 return False
 
@@ -268,7 +266,7 @@ class _PlanSearch:
     def carried_out(self, node: str, victims: Victims) -> Snapshot:
         """Return the cluster with the pod on the node; the evicted pods wait."""
         self.state.evict(pod_key(victim.pod) for victim in victims)
-        fit = self.node_filter.check(self.requirements, *self.state.nodes[node])
+        fit = self.node_filter.check(self.requirements, self.state.nodes[node])
         if not isinstance(fit, NodeFit):
             raise NoRoomError(f"pod {display_name(pod_key(self.requirements.pod))} does not fit on {node} after all")
         self.state.bind(self.requirements, fit)

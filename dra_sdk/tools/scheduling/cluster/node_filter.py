@@ -22,9 +22,15 @@ from dra_sdk.tools.scheduling.allocator import (
     InvalidPoolsError,
     SchedulerFeatures,
 )
-from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector, named_nodes
+from dra_sdk.tools.scheduling.allocator.node_selection import (
+    declares_feature,
+    matches_node_selector,
+    named_nodes,
+    node_name,
+)
+from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT, parse_quantity
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
 from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     PodRequirements,
@@ -45,13 +51,8 @@ _HUGE_PAGES: Final = "hugepages-"
 class FreeResources:
     """The free resources of each node. A node without `status.allocatable` has enough CPU, memory and pods."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._allocatable = {
-            node.metadata.name: None
-            if node.status.allocatable is None
-            else {name: amount.value for name, amount in node.status.allocatable.items()}
-            for node in nodes
-        }
+    def __init__(self, nodes: Iterable[JSON]) -> None:
+        self._allocatable = {node_name(node): _allocatable(node) for node in nodes}
         self._requested: dict[str, ResourceAmounts] = {}
 
     def has_device_plugin(self, node: str, resource: str) -> bool:
@@ -99,18 +100,31 @@ class FreeResources:
         return missing
 
 
-def rejection_reason(pod: Pod, node: Node, obj: JSON) -> str:
-    """Return why a node (`obj` is its JSON) rejects a pod regardless of its claims; empty if it does not.
+def _allocatable(node: JSON) -> ResourceAmounts | None:
+    amounts = (node.get("status") or {}).get("allocatable")
+    if amounts is None:
+        return None
+    return {name: Fraction(parse_quantity(amount).nano, NANOS_PER_UNIT) for name, amount in amounts.items()}
+
+
+def node_taints(node: JSON) -> list[JSON]:
+    """Return the taints of a node."""
+    return (node.get("spec") or {}).get("taints") or []
+
+
+def rejection_reason(pod: Pod, node: JSON) -> str:
+    """Return why a node rejects a pod regardless of its claims; empty if it does not.
 
     The first of the plugins NodeUnschedulable, TaintToleration and NodeAffinity that rejects the node decides.
     AllocationError for an invalid node selector.
     """
     tolerations = pod.spec.tolerations
-    if node.spec.unschedulable and untolerated_taints([UNSCHEDULABLE_TAINT], tolerations):
+    is_cordoned = (node.get("spec") or {}).get("unschedulable")
+    if is_cordoned and untolerated_taints([UNSCHEDULABLE_TAINT], tolerations):
         return "cordoned"
-    if taints := untolerated_taints(node.spec.taints, tolerations):
+    if taints := untolerated_taints(node_taints(node), tolerations):
         return f"taint {taint_text(taints[0])} not tolerated"
-    return "" if _is_selected(pod, obj) else "not selected by nodeSelector or affinity"
+    return "" if _is_selected(pod, node) else "not selected by nodeSelector or affinity"
 
 
 def _is_selected(pod: Pod, node: JSON) -> bool:
@@ -164,24 +178,24 @@ class NodeFilter:
     def __init__(self, allocator: Allocator, allocated: AllocatedState, free_resources: FreeResources) -> None:
         self._allocator, self._allocated, self._free_resources = allocator, allocated, free_resources
 
-    def check(self, requirements: PodRequirements, node: Node, obj: JSON) -> NodeFit | NodeRejection:
-        """Return what the pod gets on the node (`obj` is the node as JSON), or why it does not fit there.
+    def check(self, requirements: PodRequirements, node: JSON) -> NodeFit | NodeRejection:
+        """Return what the pod gets on the node, or why it does not fit there.
 
         AllocationError if kube-scheduler would try no other node.
         """
         features = self._allocator.features
-        if rejection := device_independent_rejection(requirements, node, obj, self._free_resources, features):
+        if rejection := device_independent_rejection(requirements, node, self._free_resources, features):
             return rejection
-        claims, mappings = self._claims_for(requirements, obj)
+        claims, mappings = self._claims_for(requirements, node)
         if not claims:
-            return NodeFit(node.metadata.name)
+            return NodeFit(node_name(node))
         try:
-            allocations = self._allocator.allocate(obj, list(claims.values()), self._allocated)
+            allocations = self._allocator.allocate(node, list(claims.values()), self._allocated)
         except InvalidPoolsError as error:
             return NodeRejection(str(error))
         if allocations is None:
             return NodeRejection()
-        return NodeFit(node.metadata.name, claims, dict(zip(claims, allocations, strict=True)), mappings)
+        return NodeFit(node_name(node), claims, dict(zip(claims, allocations, strict=True)), mappings)
 
     def missing_devices(self, requirements: PodRequirements, node: JSON) -> str:
         """Return which claims cannot be allocated on a node that lacks devices.
@@ -202,7 +216,7 @@ class NodeFilter:
 
     def _resources_as_devices(self, requirements: PodRequirements, node: JSON) -> dict[str, str]:
         """Return the extended resources that the pod gets as devices on this node."""
-        return self._free_resources.without_device_plugin(node["metadata"]["name"], requirements.extended_resources)
+        return self._free_resources.without_device_plugin(node_name(node), requirements.extended_resources)
 
     def _claims_for(self, requirements: PodRequirements, node: JSON) -> tuple[dict[str, JSON], Sequence[JSON]]:
         """Return the claims to allocate on this node by the pod's names for them, and which request serves what.
@@ -217,19 +231,19 @@ class NodeFilter:
 
 
 def device_independent_rejection(
-    requirements: PodRequirements, node: Node, obj: JSON, free_resources: FreeResources, features: SchedulerFeatures
+    requirements: PodRequirements, node: JSON, free_resources: FreeResources, features: SchedulerFeatures
 ) -> NodeRejection | None:
-    """Return why a node (`obj` is its JSON) rejects a pod even if all devices are free; None if it does not."""
-    if reason := rejection_reason(requirements.pod, node, obj):
+    """Return why a node rejects a pod even if all devices are free; None if it does not."""
+    if reason := rejection_reason(requirements.pod, node):
         return NodeRejection(reason)
-    name = node.metadata.name
+    name = node_name(node)
     as_devices = free_resources.without_device_plugin(name, requirements.extended_resources)
     if missing := free_resources.missing_resources(name, requirements.requests, as_devices):
         return NodeRejection(f"not enough {', '.join(missing)}")
     if requirements.extended_resources and not as_devices and requirements.unallocated_claims:
         return NodeRejection(_NO_MAPPINGS.format(", ".join(requirements.extended_resources)))
-    node_skips_operations = not features.behaviour.knows_1_37_fields or declares_feature(obj, OPTIONAL_NODE_OPERATIONS)
-    if unusable := list(_unusable_claims(requirements, obj, node_skips_operations=node_skips_operations)):
+    node_skips_operations = not features.behaviour.knows_1_37_fields or declares_feature(node, OPTIONAL_NODE_OPERATIONS)
+    if unusable := list(_unusable_claims(requirements, node, node_skips_operations=node_skips_operations)):
         return NodeRejection(f"{_claim_names(unusable)} allocated elsewhere", unusable)
     return None
 
@@ -253,7 +267,6 @@ _NO_MAPPINGS: Final = (
     "kube-scheduler fails in PreBind for a claim beside {}, "
     "which a device plugin offers here and a DeviceClass provides"  # "nil or empty request mappings", each time
 )
-NodePair = tuple[Node, JSON]
 
 
 @dataclass(slots=True)
@@ -278,22 +291,22 @@ class CandidateNodes:
     `unusable_claims` has the allocated claims that some node cannot use.
     """
 
-    def __init__(self, nodes: Mapping[str, NodePair]) -> None:
+    def __init__(self, nodes: Mapping[str, JSON]) -> None:
         self._all = nodes
-        self._left: dict[str, NodePair] | None = None
+        self._left: dict[str, JSON] | None = None
         self._deferred: list[NodePass] = []
         self._without_devices: list[JSON] = []
         self._reasons: Counter[str] = Counter()
         self.unusable_claims: dict[str, None] = {}
 
-    def __iter__(self) -> Iterator[NodePair]:
+    def __iter__(self) -> Iterator[JSON]:
         return iter(self._candidates.values())
 
     @property
-    def _candidates(self) -> Mapping[str, NodePair]:
+    def _candidates(self) -> Mapping[str, JSON]:
         return self._all if self._left is None else self._left
 
-    def named(self, names: Collection[str]) -> list[NodePair]:
+    def named(self, names: Collection[str]) -> list[JSON]:
         """Return those of these nodes that may still fit, in the order of all nodes."""
         left = self._candidates
         rejected = {name for attempt in self._deferred for name in attempt.rejected}
@@ -307,18 +320,18 @@ class CandidateNodes:
         if before is None or attempt.rejected or before.last not in {"", attempt.last}:
             self._deferred.append(attempt)
 
-    def catch_up(self, check: Callable[[Node, JSON], NodeFit | NodeRejection]) -> None:
+    def catch_up(self, check: Callable[[JSON], NodeFit | NodeRejection]) -> None:
         """Reject what passes over all nodes in place of the deferred ones would have rejected, in the same order.
 
         check: asks a node that such a pass left out.
         """
         for attempt in self._deferred:
-            for name, pair in list(self._candidates.items()):
+            for name, node in list(self._candidates.items()):
                 if name == attempt.last:
                     break
                 rejection: NodeFit | NodeRejection | None = attempt.rejected.get(name)
                 if rejection is None and name not in attempt.names:
-                    rejection = check(*pair)
+                    rejection = check(node)
                 if isinstance(rejection, NodeRejection):
                     self.reject(name, rejection)
         self._deferred.clear()
@@ -327,12 +340,12 @@ class CandidateNodes:
         """Reject a node; not while nodes are iterated over."""
         if self._left is None:
             self._left = dict(self._all)  # only now: pods of a DaemonSet are of as many kinds as there are nodes
-        _, obj = self._left.pop(name)
+        node = self._left.pop(name)
         self.unusable_claims.update(dict.fromkeys(rejection.unusable_claims))
         if rejection.reason:
             self._reasons[rejection.reason] += 1
         else:
-            self._without_devices.append(obj)
+            self._without_devices.append(node)
 
     def summary(self, requirements: PodRequirements, node_filter: NodeFilter) -> str:
         """Return why no node is left: `0 of 3 nodes: no devices for claim gpu on 2 nodes; cordoned on 1 node`."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.cluster.cluster_state import BoundPod, ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
-from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodePair, NodeRejection, rejection_reason
+from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeRejection, rejection_reason
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import Preemption
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
@@ -120,32 +121,30 @@ class DefaultPreemption:
 
     def _candidates(self, requirements: PodRequirements) -> list[_Candidate]:
         """Return nodes where evictions help; as kube-scheduler, not all of them in a large cluster."""
-        nodes = [pair for pair in self.state.nodes.values() if self._may_help(requirements, pair)]
+        nodes = [node for node in self.state.nodes.values() if self._may_help(requirements, node)]
         enough = max(_MIN_CANDIDATES, len(nodes) * _CANDIDATE_SHARE // 100)
         candidates: list[_Candidate] = []
-        for pair in nodes:
-            if candidate := self._dry_run(requirements, pair):
+        for node in nodes:
+            if candidate := self._dry_run(requirements, node):
                 candidates.append(candidate)
                 if len(candidates) >= enough and any(not other.violations for other in candidates):
                     break
         return candidates
 
-    def _may_help(self, requirements: PodRequirements, pair: NodePair) -> bool:
+    def _may_help(self, requirements: PodRequirements, node: JSON) -> bool:
         """Whether a node rejects the pod for something that evictions may change, and has pods of lower priority."""
-        node, obj = pair
         priority = requirements.pod.spec.effective_priority
-        if all(pod.priority >= priority for pod in self.state.running_on(node.metadata.name)):
+        if all(pod.priority >= priority for pod in self.state.running_on(node["metadata"]["name"])):
             return False
         try:
-            return not rejection_reason(requirements.pod, node, obj) and bool(self._missing(requirements, pair))
+            return not rejection_reason(requirements.pod, node) and bool(self._missing(requirements, node))
         except AllocationError:
             return False
 
-    def _dry_run(self, requirements: PodRequirements, pair: NodePair) -> _Candidate | None:
+    def _dry_run(self, requirements: PodRequirements, node: JSON) -> _Candidate | None:
         """Remove all pods of lower priority, and take back as many as possible. Source: SelectVictimsOnNode."""
-        node, obj = pair
-        name, free = node.metadata.name, self.state.free_resources
-        missing = self._missing(requirements, pair)
+        name, free = node["metadata"]["name"], self.state.free_resources
+        missing = self._missing(requirements, node)
         priority = requirements.pod.spec.effective_priority
         lower = [running for running in self.state.running_on(name) if running.priority < priority]
         lower.sort(key=lambda running: (-running.priority, _started(running.pod)))
@@ -155,7 +154,7 @@ class DefaultPreemption:
             for running in lower:
                 free.remove_pod(name, running.requests)
             try:
-                if isinstance(self.node_filter.check(requirements, node, obj), NodeRejection):
+                if isinstance(self.node_filter.check(requirements, node), NodeRejection):
                     return None
             except AllocationError:
                 return None
@@ -172,9 +171,9 @@ class DefaultPreemption:
         violations = sum(pod_key(victim.pod) in violating for victim in victims)
         return _Candidate(name, victims, violations, tuple(missing))
 
-    def _missing(self, requirements: PodRequirements, pair: NodePair) -> list[str]:
+    def _missing(self, requirements: PodRequirements, node: JSON) -> list[str]:
         """Return the resources of which a node has too little, with the pods that are nominated for it."""
-        name, free = pair[0].metadata.name, self.state.free_resources
+        name, free = node["metadata"]["name"], self.state.free_resources
         with free.restored(name):
             for other in self.nominated_on(name, requirements.pod):
                 free.add_pod(name, other.requests)

@@ -38,7 +38,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, pod_key
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction, find_evictions
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.node_filter import (
@@ -46,9 +46,9 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     CandidateNodes,
     NodeFilter,
     NodeFit,
-    NodePair,
     NodePass,
     NodeRejection,
+    node_taints,
     required_node_names,
 )
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
@@ -139,7 +139,7 @@ class _SchedulingRun:
     def allocate_unused_claims(self) -> None:
         """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
         used = {key for pod in self._pods for key in used_claims(pod)}
-        taints = {taint["key"] for node, _ in self._nodes.values() for taint in node.spec.taints}
+        taints = {taint["key"] for node in self._nodes.values() for taint in node_taints(node)}
         tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT["key"]})]
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
             claim = {"name": key[1], "resourceClaimName": key[1]}
@@ -221,7 +221,7 @@ class _SchedulingRun:
         """
         candidates = self._candidates[requirements.equivalence_key]
         nominated = self._preemption.nominated_node(requirements.pod)
-        if nominated is not None and isinstance(fit := self._check(requirements, *self._nodes[nominated]), NodeFit):
+        if nominated is not None and isinstance(fit := self._check(requirements, self._nodes[nominated]), NodeFit):
             return fit, ""
         names = required_node_names(requirements.pod)
         if names is not None:
@@ -234,7 +234,7 @@ class _SchedulingRun:
                     candidates.defer(attempt)
             if best:
                 return best, ""
-        candidates.catch_up(lambda node, obj: self._check(requirements, node, obj))
+        candidates.catch_up(partial(self._check, requirements))
         attempt = NodePass()
         try:
             best = self._best_of(requirements, candidates, attempt)
@@ -243,15 +243,15 @@ class _SchedulingRun:
                 candidates.reject(name, rejection)
         return best, "" if best else candidates.summary(requirements, self._node_filter)
 
-    def _best_of(self, requirements: PodRequirements, nodes: Iterable[NodePair], attempt: NodePass) -> NodeFit | None:
+    def _best_of(self, requirements: PodRequirements, nodes: Iterable[JSON], attempt: NodePass) -> NodeFit | None:
         """Return the first of some nodes with the best score."""
         best, best_score = None, -1
         enough = requirements.best_score if len(self._nodes) >= _MIN_FEASIBLE_NODES else None
-        for node, obj in nodes:
-            attempt.last = node.metadata.name
-            checked = self._check(requirements, node, obj)
+        for node in nodes:
+            attempt.last = node["metadata"]["name"]
+            checked = self._check(requirements, node)
             if isinstance(checked, NodeRejection):
-                attempt.rejected[node.metadata.name] = checked
+                attempt.rejected[attempt.last] = checked
             elif (score := requirements.score(checked.allocations)) > best_score:
                 best, best_score = checked, score
                 if score == enough:
@@ -259,16 +259,16 @@ class _SchedulingRun:
         attempt.last = ""
         return best
 
-    def _check(self, requirements: PodRequirements, node: Node, obj: JSON) -> NodeFit | NodeRejection:
+    def _check(self, requirements: PodRequirements, node: JSON) -> NodeFit | NodeRejection:
         """Check a node as if the pods that are nominated for it were there."""
-        name, free = node.metadata.name, self.state.free_resources
+        name, free = node["metadata"]["name"], self.state.free_resources
         others = list(self._preemption.nominated_on(name, requirements.pod))
         if not others:
-            return self._node_filter.check(requirements, node, obj)
+            return self._node_filter.check(requirements, node)
         with free.restored(name):
             for pod in others:
                 free.add_pod(name, pod.requests)
-            return self._node_filter.check(requirements, node, obj)
+            return self._node_filter.check(requirements, node)
 
     def _deallocate_unusable(self, requirements: PodRequirements) -> int:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""

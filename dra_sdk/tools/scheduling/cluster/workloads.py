@@ -229,7 +229,7 @@ def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -
     present = {_daemon_node(pod) for pod in snapshot.pods if _is_owned(pod, use)}
     for index, obj in enumerate(snapshot.nodes):
         node = str(obj["metadata"]["name"])
-        if node in present or rejection_reason(wanted, Node.model_validate(obj), obj):
+        if node in present or rejection_reason(wanted, obj):
             continue
         pod = made_pod(use, namespace, f"{use.owner[2]}-", index)
         name = generated_name(f"{use.owner[2]}-", namespace, node)

@@ -209,11 +209,11 @@ class ExplainTarget:
         if self.pod is None or self.state is None:
             return {}
         reasons: dict[str, str] = {}
-        for name in (node["metadata"]["name"] for node in nodes):
-            node, free = self.state.nodes[name], self.state.free_resources
+        for node in nodes:
+            name, free = node["metadata"]["name"], self.state.free_resources
             if self.requirements is None:
-                reasons[name] = rejection_reason(self.pod, *node)
-            elif rejection := device_independent_rejection(self.requirements, *node, free, self.state.features):
+                reasons[name] = rejection_reason(self.pod, node)
+            elif rejection := device_independent_rejection(self.requirements, node, free, self.state.features):
                 reasons[name] = rejection.reason
         return {name: reason for name, reason in reasons.items() if reason}
 

@@ -6,7 +6,6 @@ import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocatedState, AllocationError, Allocator, Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node
 from dra_sdk.tools.scheduling.cluster.node_filter import (
     CandidateNodes,
     FreeResources,
@@ -36,7 +35,7 @@ from tests.tools.scheduling.cluster.objects import (
 
 def free_resources(**allocatable):
     amounts = {key: str(value) for key, value in allocatable.items()}
-    return FreeResources([Node.model_validate(node("a", allocatable=amounts)), Node.model_validate(node("open"))])
+    return FreeResources([node("a", allocatable=amounts), node("open")])
 
 
 def test_a_node_fills_up():
@@ -71,7 +70,7 @@ def required(*requirements, fields=()):
 
 
 def rejection(where, **spec):
-    return rejection_reason(parsed(pod("p", **spec)), Node.model_validate(where), where)
+    return rejection_reason(parsed(pod("p", **spec)), where)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +120,12 @@ CLASSES = {"gpu": device_class(extendedResourceName="example.com/gpu")}
 
 def check(raw_pod, *claims, where=None, slices=None, features=FEATURES_1_36):
     where = where or node("node-a")
-    parsed_node = Node.model_validate(where)
     inventory = Inventory(slices or [gpus("node-a", "gpu-0")], features)
-    checker = NodeFilter(Allocator(inventory, CLASSES), AllocatedState.of(claims), FreeResources([parsed_node]))
+    checker = NodeFilter(Allocator(inventory, CLASSES), AllocatedState.of(claims), FreeResources([where]))
     needed = requirements_of(
         parsed(raw_pod), {object_key(claim): claim for claim in claims}, CLASSES, {"example.com/gpu": "gpu"}
     )
-    return checker.check(needed, parsed_node, where)
+    return checker.check(needed, where)
 
 
 def test_a_node_that_fits():
@@ -191,14 +189,14 @@ def test_a_claim_whose_devices_skip_operations_needs_a_node_that_supports_it():
     assert check(made, held) == NodeFit("node-a")
 
 
-NODES = {raw_node["metadata"]["name"]: (Node.model_validate(raw_node), raw_node) for raw_node in map(node, "abc")}
+NODES = {raw_node["metadata"]["name"]: raw_node for raw_node in map(node, "abc")}
 
 
 def node_filter():
     return NodeFilter(
         Allocator(Inventory([]), {"gpu": device_class()}),
         AllocatedState(),
-        FreeResources(parsed_node for parsed_node, _ in NODES.values()),
+        FreeResources(NODES.values()),
     )
 
 
@@ -208,10 +206,10 @@ def requirements():
 
 def test_rejected_nodes_are_not_tried_again():
     candidates = CandidateNodes(NODES)
-    assert [parsed_node.metadata.name for parsed_node, _ in candidates] == ["a", "b", "c"]
+    assert [raw_node["metadata"]["name"] for raw_node in candidates] == ["a", "b", "c"]
     candidates.reject("b", NodeRejection("cordoned"))
     candidates.reject("a", NodeRejection("claim x allocated elsewhere", ["x"]))
-    assert [parsed_node.metadata.name for parsed_node, _ in candidates] == ["c"]
+    assert [raw_node["metadata"]["name"] for raw_node in candidates] == ["c"]
     assert list(candidates.unusable_claims) == ["x"]
 
 
