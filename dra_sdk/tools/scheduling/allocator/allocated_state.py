@@ -58,27 +58,20 @@ class AllocatedState:
             if share is None:
                 self.devices.discard(device)
                 continue
-            self._release(device, share, result.get("consumedCapacity") or {})
+            ids = self.share_ids.get(device, set())
+            ids.discard(share)
+            if not ids:
+                self.share_ids.pop(device, None)
+            if consumed := result.get("consumedCapacity"):
+                self.consume(device, consumed, -1)
+                if not any(self.aggregated_capacity[device].values()):
+                    del self.aggregated_capacity[device]
 
-    def consume(self, device: DeviceId, consumed: Mapping[str, Any]) -> None:
-        """Add consumed capacity of a shared device, quantities by name."""
+    def consume(self, device: DeviceId, consumed: Mapping[str, Any], shares: int = 1) -> None:
+        """Add what so many shares of a device consume of its capacity, quantities by name; -1 removes one share."""
         total = self.aggregated_capacity.setdefault(device, {})
         for name, value in consumed.items():
-            total[name] = total.get(name, 0) + parse_quantity(value).nano
-
-    def _release(self, device: DeviceId, share: str, consumed: Mapping[str, Any]) -> None:
-        ids = self.share_ids.get(device, set())
-        ids.discard(share)
-        if not ids:
-            self.share_ids.pop(device, None)
-        total = self.aggregated_capacity.get(device)
-        if total is None:
-            return
-        for name, value in consumed.items():
-            if name in total:
-                total[name] -= parse_quantity(value).nano
-        if consumed and not any(total.values()):
-            del self.aggregated_capacity[device]
+            total[name] = total.get(name, 0) + shares * parse_quantity(value).nano
 
     def unavailable_devices(self, *, sharing: bool) -> Collection[DeviceId]:
         """Return the devices that no other claim can have; without `sharing`, shared devices are among them."""

@@ -24,28 +24,27 @@ class RequestNeed:
 
     request: the request.
     selection: its selectors.
-    binding_conditions: whether devices with binding conditions can be selected.
-    checks_capacity: whether asking a device for capacity can raise an error.
+    features: what the scheduler can do.
     count: how many devices it needs.
     all_devices: the devices that it needs in mode All; None in mode ExactCount.
     """
 
     request: ParsedRequest
     selection: RequestSelectors
-    binding_conditions: bool
-    checks_capacity: bool
+    features: SchedulerFeatures
     count: int = 0
     all_devices: Sequence[Candidate] | None = None
 
     def is_selected(self, candidate: Candidate) -> bool:
         """Return whether the request selects a device, in use or not; SelectorError if a selector fails."""
-        if candidate.device.binding_conditions and not self.binding_conditions:
+        if candidate.device.binding_conditions and not self.features.binding_conditions:
             return False
         return self.selection.selects(candidate.content, self.request, candidate.id) and candidate.on_node
 
     def has_capacity_error(self, candidate: Candidate) -> bool:
         """Return whether asking a device for capacity raises an error."""
-        return self.checks_capacity and self.request.capacity_request.raises_error_for(candidate.content)
+        may_fail = self.features.consumable_capacity and self.features.behaviour.exact_capacity
+        return may_fail and self.request.capacity_request.raises_error_for(candidate.content)
 
 
 class ClaimNeeds:
@@ -63,10 +62,7 @@ class ClaimNeeds:
             self._check_total(self._exact_counts)
 
     def _make_need(self, request: ParsedRequest) -> RequestNeed:
-        features = self._features
-        selection = self._selectors.for_request(request)
-        checks_capacity = features.consumable_capacity and features.behaviour.exact_capacity
-        return RequestNeed(request, selection, features.binding_conditions, checks_capacity, request.count or 0)
+        return RequestNeed(request, self._selectors.for_request(request), self._features, request.count or 0)
 
     def first_need(self) -> RequestNeed | None:
         """Return what the first request needs, or None if that depends on an alternative or on the node."""
@@ -164,7 +160,7 @@ def has_too_few_devices(need: RequestNeed, candidates: Sequence[Candidate], unav
             continue
         if need.is_selected(candidate):
             missing -= 1
-            if not missing or (need.checks_capacity and need.has_capacity_error(candidate)):
+            if not missing or need.has_capacity_error(candidate):
                 return False
     return True
 

@@ -13,7 +13,14 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, c
 from dra_sdk.tools.scheduling.cluster.core_v1 import REQUIRED, pod_of
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, device_entries, display_name, object_key, value_at
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    Snapshot,
+    device_entries,
+    display_name,
+    grouped,
+    object_key,
+    value_at,
+)
 
 _SHOWN: Final = 5
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -96,12 +103,10 @@ def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlaceme
 
 def _unknown_priorities(snapshot: Snapshot) -> Iterator[str]:
     """Yield the PriorityClasses that pods name and that are not given; a server would refuse such pods."""
-    names: dict[str, list[str]] = {}
-    for obj in snapshot.pods:
-        if missing := missing_class(obj, snapshot):
-            names.setdefault(missing, []).append(display_name(object_key(obj)))
-    for name, pods in names.items():
-        yield f"{_pod_names(pods)}: PriorityClass {name} is not given, so the priority is taken as 0"
+    for name, pods in grouped(snapshot.pods, partial(missing_class, snapshot=snapshot)).items():
+        if name:
+            names = [display_name(object_key(pod)) for pod in pods]
+            yield f"{_pod_names(names)}: PriorityClass {name} is not given, so the priority is taken as 0"
 
 
 def _pod_names(names: list[str]) -> str:

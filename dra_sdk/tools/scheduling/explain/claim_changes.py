@@ -167,12 +167,12 @@ def selector_changes(
     """Propose what would make devices pass the selectors of a request."""
     editor = _SelectorEditor(problem.claim, inspection, nodes)
     for selector in selectors:
-        yield from _presence_checks(editor, selector, devices)
+        yield from editor.presence_checks(selector, devices)
     for conjuncts, blocked in _failing_conjuncts(selectors, devices):
         if len(conjuncts) == 1:
-            yield from _other_constants(editor, conjuncts[0], blocked)
+            yield from editor.other_constants(conjuncts[0], blocked)
         else:
-            yield from _other_constants_together(editor, conjuncts, blocked)
+            yield from editor.other_constants_together(conjuncts, blocked)
         yield editor.without(conjuncts, len(blocked))
 
 
@@ -199,45 +199,6 @@ def _conjuncts_failing_on(selector: InspectedSelector, device: Candidate) -> lis
         return []
 
 
-def _other_constants(
-    editor: _SelectorEditor, failing: _FailingConjunct, blocked: Sequence[Candidate]
-) -> Iterator[ProposedChange]:
-    """Propose the values that devices have in place of the constant in the conjunct."""
-    values: Counter[Any] = Counter()
-    raw: dict[str, Any] = {}
-    for field in (field for device in blocked for field in failing.values_of(device)):
-        values[field.text] += 1
-        raw[field.text] = field.value
-    for text, _ in sorted(values.items(), key=lambda item: (_constant_order(raw[item[0]]), -item[1]))[:_MAX_CONSTANTS]:
-        edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
-        if edit is not None:
-            description = f"{failing.selector.location}: {edit.text}"
-            change = editor.propose(ChangeSize.CONSTANT, description, {failing.selector: edit.expression})
-            yield replace(
-                change,
-                family=f"{change.field} {failing.conjunct.offset}",
-                name=edit.after,
-                parts=frozenset({failing.key}),
-            )
-
-
-def _other_constants_together(
-    editor: _SelectorEditor, conjuncts: _FailingConjuncts, blocked: Sequence[Candidate]
-) -> Iterator[ProposedChange]:
-    """Propose the values of one device in place of the constants in several conjuncts.
-
-    A conjunct without such a constant is removed.
-    """
-    seen: set[str] = set()
-    for device in blocked:
-        change = editor.with_values_of(device, conjuncts)
-        if change is not None and change.text not in seen:
-            seen.add(change.text)
-            yield change
-        if len(seen) == _MAX_CONSTANTS:
-            return
-
-
 def _edit_for(device: Candidate, failing: _FailingConjunct, text: str) -> Edit | None:
     """Return the edit after which a conjunct compares with the value that a device has; None if there is none."""
     edits = (compared_with(text, failing.conjunct, field.value) for field in failing.values_of(device))
@@ -249,24 +210,6 @@ def _constant_order(value: Any) -> Any:
     return (0, -value.value) if isinstance(value, Quantity) else (1, 0)
 
 
-def _presence_checks(
-    editor: _SelectorEditor, selector: InspectedSelector, devices: Sequence[Candidate]
-) -> Iterator[ProposedChange]:
-    """Propose `has(x) && conjunct` for a conjunct that fails if x does not exist."""
-    guards: dict[int, tuple[Conjunct, str]] = {}
-    for device in devices:
-        for conjunct in _conjuncts_failing_on(selector, device):
-            missing = [field.path for field in conjunct.fields(device.content.view) if field.missing]
-            if missing and conjunct.offset not in guards and conjunct.holds(device.content.view) is None:
-                guards[conjunct.offset] = conjunct, " && ".join(f"has({path})" for path in missing)
-    text = selector.text
-    for conjunct, guard in guards.values():
-        edited = f"{text[: conjunct.offset]}({guard} && {text[conjunct.offset : conjunct.end]}){text[conjunct.end :]}"
-        description = f"{selector.location}: check first that the attribute exists: {guard} && {conjunct.text}"
-        key = _FailingConjunct(selector, conjunct).key
-        yield replace(editor.propose(ChangeSize.GUARD, description, {selector: edited}), parts=frozenset({key}))
-
-
 @dataclass(frozen=True, slots=True)
 class _SelectorEditor:
     """Proposes changes to the selectors of one request."""
@@ -274,6 +217,58 @@ class _SelectorEditor:
     claim: JSON
     inspection: RequestInspection
     nodes: Sequence[JSON]
+
+    def presence_checks(self, selector: InspectedSelector, devices: Sequence[Candidate]) -> Iterator[ProposedChange]:
+        """Propose `has(x) && conjunct` for a conjunct that fails if x does not exist."""
+        guards: dict[int, tuple[Conjunct, str]] = {}
+        for device in devices:
+            for conjunct in _conjuncts_failing_on(selector, device):
+                missing = [field.path for field in conjunct.fields(device.content.view) if field.missing]
+                if missing and conjunct.offset not in guards and conjunct.holds(device.content.view) is None:
+                    guards[conjunct.offset] = conjunct, " && ".join(f"has({path})" for path in missing)
+        text = selector.text
+        for conjunct, guard in guards.values():
+            guarded = f"({guard} && {text[conjunct.offset : conjunct.end]})"
+            edited = f"{text[: conjunct.offset]}{guarded}{text[conjunct.end :]}"
+            description = f"{selector.location}: check first that the attribute exists: {guard} && {conjunct.text}"
+            key = _FailingConjunct(selector, conjunct).key
+            yield replace(self.propose(ChangeSize.GUARD, description, {selector: edited}), parts=frozenset({key}))
+
+    def other_constants(self, failing: _FailingConjunct, blocked: Sequence[Candidate]) -> Iterator[ProposedChange]:
+        """Propose the values that devices have in place of the constant in the conjunct."""
+        values: Counter[Any] = Counter()
+        raw: dict[str, Any] = {}
+        for field in (field for device in blocked for field in failing.values_of(device)):
+            values[field.text] += 1
+            raw[field.text] = field.value
+        ordered = sorted(values.items(), key=lambda item: (_constant_order(raw[item[0]]), -item[1]))
+        for text, _ in ordered[:_MAX_CONSTANTS]:
+            edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
+            if edit is not None:
+                description = f"{failing.selector.location}: {edit.text}"
+                change = self.propose(ChangeSize.CONSTANT, description, {failing.selector: edit.expression})
+                yield replace(
+                    change,
+                    family=f"{change.field} {failing.conjunct.offset}",
+                    name=edit.after,
+                    parts=frozenset({failing.key}),
+                )
+
+    def other_constants_together(
+        self, conjuncts: _FailingConjuncts, blocked: Sequence[Candidate]
+    ) -> Iterator[ProposedChange]:
+        """Propose the values of one device in place of the constants in several conjuncts.
+
+        A conjunct without such a constant is removed.
+        """
+        seen: set[str] = set()
+        for device in blocked:
+            change = self.with_values_of(device, conjuncts)
+            if change is not None and change.text not in seen:
+                seen.add(change.text)
+                yield change
+            if len(seen) == _MAX_CONSTANTS:
+                return
 
     def without(self, conjuncts: _FailingConjuncts, count: int) -> ProposedChange:
         """Propose to remove all these conjuncts."""

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, fragmentation_figure
+from dra_sdk.tools.scheduling.cluster.snapshot import grouped
 from dra_sdk.tools.scheduling.picture.published_devices import DeviceTile, PartitionedDevice
 from dra_sdk.tools.scheduling.picture.scene import NodeCard, SceneItem
 
@@ -88,10 +89,7 @@ class CardGroup:
 
 def like_nodes(cards: Iterable[NodeCard]) -> list[CardGroup]:
     """Return the nodes with devices, grouped by hardware; devices that several nodes share are their own group."""
-    groups: dict[str, list[NodeCard]] = {}
-    for card in cards:
-        if card.tiles:
-            groups.setdefault(_hardware(card) if card.is_node else "devices of several nodes", []).append(card)
+    groups = grouped((card for card in cards if card.tiles), _hardware)
     return [CardGroup(hardware, tuple(members)) for hardware, members in groups.items()]
 
 
@@ -116,6 +114,8 @@ def whole_device(tiles: Sequence[DeviceTile]) -> DeviceTile:
 
 
 def _hardware(card: NodeCard) -> str:
+    if not card.is_node:
+        return "devices of several nodes"
     kinds = Counter(hardware_kind(_whole_of(item)) for item in card.frame.all_items)
     return ", ".join(f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in sorted(kinds.items()))
 
