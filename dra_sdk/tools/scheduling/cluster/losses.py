@@ -43,7 +43,7 @@ def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
     deleted = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
     left = left.without("Pod", *deleted).without("Node", ("", node))
     left = without_hypothetical_allocations(left, hypothetical_on(snapshot, node))
-    lost = {key for raw_slice in template.slices for key in device_entries(raw_slice)}
+    lost = {key for raw_slice in template.slices for key, _ in device_entries(raw_slice)}
     return _without_devices(left, lost)
 
 
@@ -55,7 +55,7 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTarget) -> Snapshot:
     """
     lost: set[DeviceId] = set()
     for pool in slices_by_pool(snapshot.slices).values():
-        devices = {key: device for raw_slice in pool for key, device in device_entries(raw_slice).items()}
+        devices = {key: device for raw_slice in pool for key, device in device_entries(raw_slice)}
         chosen = {key for key in devices if target.selects(key)}
         marks = {mark for key in chosen for mark in hardware_marks(devices[key])}
         lost |= chosen | {key for key, device in devices.items() if marks & set(hardware_marks(device))}
@@ -77,9 +77,9 @@ def _without_devices(snapshot: Snapshot, lost: set[DeviceId]) -> Snapshot:
 
 def _without(raw_slice: JSON, lost: set[DeviceId]) -> JSON:
     devices = device_entries(raw_slice)
-    if not lost.intersection(devices):
+    kept = [device for key, device in devices if key not in lost]
+    if len(kept) == len(devices):
         return raw_slice
-    kept = [device for key, device in devices.items() if key not in lost]
     return raw_slice | {"spec": raw_slice["spec"] | {"devices": kept}}
 
 

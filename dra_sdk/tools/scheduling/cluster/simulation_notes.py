@@ -55,7 +55,7 @@ def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
     held = [(claim, device) for claim in snapshot.claims for device in map(DeviceId.of, claim_results(claim))]
     unknown = {device for _, device in held}
     for raw_slice in snapshot.slices if unknown else ():
-        unknown.difference_update(device_entries(raw_slice))
+        unknown.difference_update(device for device, _ in device_entries(raw_slice))
     for claim, device in held:
         if device in unknown:
             yield f"claim {display_name(object_key(claim))} holds {device}, which is in no ResourceSlice"

@@ -55,7 +55,7 @@ def _devices(snapshot: Snapshot) -> dict[DeviceId, JSON]:
         key: device
         for pool in slices_by_pool(snapshot.slices).values()
         for raw_slice in newest_generation(pool)
-        for key, device in device_entries(raw_slice).items()
+        for key, device in device_entries(raw_slice)
     }
 
 

@@ -91,12 +91,11 @@ def newest_generation(pool: Iterable[JSON]) -> list[JSON]:
     return [raw_slice for generation, raw_slice in generations if generation == newest]
 
 
-def device_entries(raw_slice: JSON) -> dict[DeviceId, JSON]:
-    """Return the entries of `spec.devices` of a slice, in their order."""
+def device_entries(raw_slice: JSON) -> list[tuple[DeviceId, JSON]]:
+    """Return the devices of a slice with their entries in `spec.devices`; an invalid slice may have one twice."""
     spec = raw_slice["spec"]
-    return {
-        DeviceId(spec["driver"], spec["pool"]["name"], device["name"]): device for device in spec.get("devices") or ()
-    }
+    driver, pool = spec["driver"], spec["pool"]["name"]
+    return [(DeviceId(driver, pool, device["name"]), device) for device in spec.get("devices") or ()]
 
 
 def display_name(key: ObjectKey) -> str:

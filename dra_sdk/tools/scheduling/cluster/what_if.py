@@ -282,7 +282,7 @@ def add_taint(snapshot: Snapshot, target: DeviceTarget, taint: JSON) -> Snapshot
         raise WhatIfError(f"a taint on a device would have no effect: {gate}")
     slices = tuple(_with_device_taints(raw_slice, target, taint) for raw_slice in snapshot.slices)
     if slices == snapshot.slices:
-        if any(target.selects(device) for raw_slice in snapshot.slices for device in device_entries(raw_slice)):
+        if any(target.selects(key) for raw_slice in snapshot.slices for key, _ in device_entries(raw_slice)):
             raise WhatIfError(f"each device {target} already has this taint")
         raise no_such_device(snapshot, target)
     return replace(snapshot, slices=slices)
@@ -301,8 +301,7 @@ def drain(snapshot: Snapshot, node: str) -> Snapshot:
 
 def _with_device_taints(raw_slice: JSON, target: DeviceTarget, taint: JSON) -> JSON:
     devices = [
-        _with_taint(device, taint) if target.selects(key) else device
-        for key, device in device_entries(raw_slice).items()
+        _with_taint(device, taint) if target.selects(key) else device for key, device in device_entries(raw_slice)
     ]
     return raw_slice | {"spec": raw_slice["spec"] | {"devices": devices}} if devices else raw_slice
 

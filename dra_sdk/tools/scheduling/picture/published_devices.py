@@ -161,7 +161,7 @@ def _device_tiles(
 ) -> Iterator[DeviceTile]:
     """Yield the devices of a slice."""
     spec = raw_slice["spec"]
-    for device_id, device in device_entries(raw_slice).items():
+    for device_id, device in device_entries(raw_slice):
         selection = device if spec.get("perDeviceNodeSelection") else spec
         yield DeviceTile(
             device_id,

@@ -69,6 +69,11 @@ def test_taints_of_slices_and_of_rules():
     assert [tile.taints for tile in published.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
 
 
+def test_a_device_that_an_invalid_slice_has_twice_is_shown_twice():
+    tiles = published_devices(Inventory([pool_slice("n1", GPU, [device("a"), device("a")])]), []).tiles
+    assert [(tile.name, tile.note) for tile in tiles] == [("a", "invalid pool: duplicate device name a")] * 2
+
+
 def test_counters():
     published = published_devices(Inventory(mig("n1")), [])
     assert [(counter_set.name, len(counter_set.counters)) for counter_set in published.counter_sets] == [
