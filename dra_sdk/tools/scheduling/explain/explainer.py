@@ -104,7 +104,7 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
     fitting = next((inspection for inspection in inspections if inspection.report.fits), None)
     # An error on any node is an error for the pod, even if the claim fits on another node.
     if fitting is not None and not target.unschedulable_reason and not any(other.report.final for other in inspections):
-        return _explain_fit(target, problem, fitting, inspections)
+        return _explain_fit(target, fitting, inspections)
     return _explain_failure(target, problem, inspections, key)
 
 
@@ -166,16 +166,11 @@ def _success(
     return Explanation(display_name(key), True, summary, _pod_name(target), node_name, allocated, got, reports)
 
 
-def _explain_fit(
-    target: ExplainTarget,
-    problem: AllocationProblem,
-    fitting: NodeInspection,
-    inspections: Sequence[NodeInspection],
-) -> Explanation:
-    allocations = problem.allocate_on(fitting.node).allocations
+def _explain_fit(target: ExplainTarget, fitting: NodeInspection, inspections: Sequence[NodeInspection]) -> Explanation:
+    allocations = fitting.problem.allocate_on(fitting.node).allocations
     assert allocations is not None
     reports = tuple(merged_report(group) for group in group_nodes(inspections))
-    claim = with_status(problem.claim, allocation=allocations[-1])
+    claim = with_status(fitting.problem.claim, allocation=allocations[-1])
     return _success(target, claim, fitting.report.example, reports, allocated=False)
 
 
