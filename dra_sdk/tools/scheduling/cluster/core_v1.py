@@ -49,19 +49,12 @@ class Affinity(PartialObject):
     node_affinity: NodeAffinity | None = None
 
 
-class ContainerClaim(Object):
-    """core/v1 ResourceClaim: the use of a claim of the pod, or of one of its requests, by a container."""
-
-    name: str = ""
-    request: str = ""
-
-
 class ResourceRequirements(PartialObject):
     """core/v1 ResourceRequirements."""
 
     requests: dict[str, Amount] = Field(default_factory=dict)
     limits: dict[str, Amount] = Field(default_factory=dict)
-    claims: list[ContainerClaim] = Field(default_factory=list)
+    claims: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
     def effective_requests(self) -> dict[str, Amount]:
@@ -90,12 +83,6 @@ class PodResourceClaim(Object):
     resource_claim_template_name: str = ""
 
 
-class SchedulingGate(PartialObject):
-    """core/v1 PodSchedulingGate."""
-
-    name: str = ""
-
-
 class PodSpec(PartialObject):
     """core/v1 PodSpec."""
 
@@ -105,7 +92,7 @@ class PodSpec(PartialObject):
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority: Int32 | None = None
     preemption_policy: str = ""
-    scheduling_gates: list[SchedulingGate] = Field(default_factory=list)
+    scheduling_gates: list[dict[str, Any]] = Field(default_factory=list)
     resource_claims: list[PodResourceClaim] = Field(default_factory=list)
     init_containers: list[Container] = Field(default_factory=list)
     containers: list[Container] = Field(default_factory=list)
@@ -189,7 +176,6 @@ def _spec_of(spec: JSON) -> PodSpec:
 class NodeSpec(PartialObject):
     """core/v1 NodeSpec."""
 
-    unschedulable: bool = False
     taints: list[dict[str, Any]] = Field(default_factory=list)
 
 
@@ -272,9 +258,8 @@ def _containers_problems(pod: Pod) -> Iterator[Problem]:
 
 def _container_problems(container: Container, field: str, names: set[str]) -> Iterator[Problem]:
     for index, claim in enumerate(container.resources.claims):
-        if claim.name not in names:
-            where = f"{field}.claims[{index}].name"
-            yield not_found(where, f"the pod has no claim {claim.name!r} in spec.resourceClaims")
+        if (name := claim.get("name") or "") not in names:
+            yield not_found(f"{field}.claims[{index}].name", f"the pod has no claim {name!r} in spec.resourceClaims")
     for name, amount in container.resources.effective_requests.items():
         if amount.value < 0:
             yield invalid(f"{field}.requests[{name}]", f"must not be negative, is {amount}")

@@ -26,7 +26,7 @@ from dra_sdk.tools.scheduling.explain.allocation_problem import (
     short_error,
 )
 from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
-from dra_sdk.tools.scheduling.explain.explanation import Conflict, FailedDevices, NodeReport, RequestReport
+from dra_sdk.tools.scheduling.explain.explanation import Conflict, NodeReport, RequestReport
 from dra_sdk.tools.scheduling.explain.request_inspection import (
     RequestInspection,
     RequestInspector,
@@ -273,13 +273,10 @@ def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
         if stage.kind != "class" or stage.kept < (report.needed or 1):
             compare_details = values and stage.kind not in _KINDS_WITH_NAMES
             for drop in stage.drops:
-                details = _distinct_details(drop) if compare_details else ()
+                distinct = tuple(detail.partition(" (")[0] for detail in drop.details)
+                details = distinct if compare_details else ()
                 reasons.append((stage.kind, stage.label, drop.reason, details))
     return tuple(reasons)
-
-
-def _distinct_details(drop: FailedDevices) -> tuple[str, ...]:
-    return tuple(detail.partition(" (")[0] for detail in drop.details)
 
 
 def _last_stage(report: RequestReport) -> str:

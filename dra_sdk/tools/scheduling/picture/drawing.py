@@ -233,7 +233,7 @@ def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
         tag("p", *_possible_partitions(item), class_="available"),
         _more_bars(bars[kept:], drawing) if bars[kept:] and full else None,
         class_="counter-set",
-        title=_counter_set_title(item),
+        title=f"{'/'.join(item.pool)}, counter set {item.name}: {len(item.tiles)} devices share it",
     )
 
 
@@ -245,10 +245,6 @@ def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html
     inner = [_strip_cells(strip, drawing) for strip in item.strips]
     inner = inner or [_meter_html(bar, drawing) for bar in item.bars[:1]]
     return tag("li", *inner, class_="counter-set", role="img", title=text)
-
-
-def _counter_set_title(item: PartitionedDevice) -> str:
-    return f"{'/'.join(item.pool)}, counter set {item.name}: {len(item.tiles)} devices share it"
 
 
 def _possible_partitions(item: PartitionedDevice) -> Iterator[Html]:

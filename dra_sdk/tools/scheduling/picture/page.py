@@ -214,7 +214,7 @@ def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problem
     pods = ", ".join(map(display_name, card.pods))
     return tag(
         "article",
-        tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", card.in_use)),
+        tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", in_use(card.tiles))),
         *[tag("p", problem, class_="taint") for problem in problems],
         tag("p", f"pods: {pods}", class_="pods") if pods else None,
         _frame_html(card.frame, card.name, drawing),

@@ -67,11 +67,6 @@ class NodeCard:
     pods: tuple[ObjectKey, ...] = ()
     is_known: bool = True
 
-    @property
-    def in_use(self) -> str:
-        """How many devices are in use, see `in_use`."""
-        return in_use(self.tiles)
-
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:

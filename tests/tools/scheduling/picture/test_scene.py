@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.picture.published_devices import DeviceTile, PartitionedDevice
-from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, SceneItem, build_scene
+from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, SceneItem, build_scene, in_use
 from tests.tools.scheduling.clusters import (
     GPU,
     NUMA,
@@ -62,7 +62,7 @@ def test_cards():
     fabric = pool_slice("fabric", "f.example.com", [device("link")], allNodes=True)
     old = with_devices(claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), pod="p")
     drawn = build_scene(cluster(gpus("n1"), fabric, old, pod("p", "c", node="n1"), nodes=["n0"]))
-    assert [(card.name, card.is_node, card.in_use) for card in drawn.cards] == [
+    assert [(card.name, card.is_node, in_use(card.tiles)) for card in drawn.cards] == [
         ("n0", True, "0 of 0 in use"), ("n1", True, "1 of 2 in use"), ("every node", False, "0 of 1 in use"),
     ]  # fmt: skip
     assert drawn.cards[1].pods == (("default", "p"),)
@@ -79,5 +79,5 @@ def test_devices_of_nodes_that_do_not_exist():
 
 def test_partitions_in_use_have_no_total():
     old = with_devices(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-1g-5gb-0"))
-    assert build_scene(cluster(mig("n1"), old)).cards[0].in_use == "1 in use"
+    assert in_use(build_scene(cluster(mig("n1"), old)).cards[0].tiles) == "1 in use"
     assert all(isinstance(tile, DeviceTile) for tile in build_scene(cluster(mig("n1"))).tiles)
