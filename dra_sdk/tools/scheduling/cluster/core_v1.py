@@ -49,12 +49,19 @@ class Affinity(PartialObject):
     node_affinity: NodeAffinity | None = None
 
 
+class ContainerClaim(Object):
+    """core/v1 ResourceClaim: the use of a claim of the pod, or of one of its requests, by a container."""
+
+    name: str = ""
+    request: str = ""
+
+
 class ResourceRequirements(PartialObject):
     """core/v1 ResourceRequirements."""
 
     requests: dict[str, Amount] = Field(default_factory=dict)
     limits: dict[str, Amount] = Field(default_factory=dict)
-    claims: list[dict[str, Any]] = Field(default_factory=list)
+    claims: list[ContainerClaim] = Field(default_factory=list)
 
     @property
     def effective_requests(self) -> dict[str, Amount]:
@@ -258,8 +265,9 @@ def _containers_problems(pod: Pod) -> Iterator[Problem]:
 
 def _container_problems(container: Container, field: str, names: set[str]) -> Iterator[Problem]:
     for index, claim in enumerate(container.resources.claims):
-        if (name := claim.get("name") or "") not in names:
-            yield not_found(f"{field}.claims[{index}].name", f"the pod has no claim {name!r} in spec.resourceClaims")
+        if claim.name not in names:
+            where = f"{field}.claims[{index}].name"
+            yield not_found(where, f"the pod has no claim {claim.name!r} in spec.resourceClaims")
     for name, amount in container.resources.effective_requests.items():
         if amount.value < 0:
             yield invalid(f"{field}.requests[{name}]", f"must not be negative, is {amount}")

@@ -72,7 +72,7 @@ def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bo
     equal, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
     return (
         bool(equal or expressions)
-        and all(labels.get(key) == value for key, value in equal.items())
+        and all(labels.get(key) == (value or "") for key, value in equal.items())
         and all(entry.get("operator") in _OPERATORS and label_matches(entry, labels) for entry in expressions)
     )
 

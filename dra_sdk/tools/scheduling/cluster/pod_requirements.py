@@ -141,7 +141,7 @@ def requirements_of(
     `resources` has the DeviceClass of each extended resource of the cluster.
     """
     if pod.spec.scheduling_gates:
-        gates = [str(gate.get("name")) for gate in pod.spec.scheduling_gates]
+        gates = [gate.get("name") or "" for gate in pod.spec.scheduling_gates]
         raise UnschedulableError(f"blocked by scheduling gate{'s' if len(gates) > 1 else ''} {', '.join(gates)}")
     pod_claims = dict(_pod_claims(pod, claims))
     for name, claim in pod_claims.items():
