@@ -121,6 +121,13 @@ def test_what_is_not_understood_is_told(obj, problem):
     assert problem in problems(obj)[0]
 
 
+@pytest.mark.parametrize("value", [["g"], {"a": 1}, 5])
+def test_a_claim_of_a_container_whose_name_is_no_text(value):
+    spec = {"containers": [{"name": "c", "resources": {"claims": [{"name": value}]}}]}
+    rollout = workload("Rollout", version="argoproj.io/v1alpha1", template={"spec": spec})
+    assert "resources.claims[0].name: must be a string" in problems(rollout)[0]
+
+
 def test_kinds_that_have_nothing_to_do_with_devices_are_passed_over():
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}}
     certificate = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "s"}, "spec": {}}
