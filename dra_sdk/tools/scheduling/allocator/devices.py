@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from dra_sdk.cel import DeviceView
 from dra_sdk.cel.values import Semver
@@ -38,6 +38,7 @@ PoolId = tuple[str, str]
 """Driver and pool."""
 CounterId = tuple[str, str]
 """Counter set and counter."""
+Amounts = TypeVar("Amounts")
 ConsumedCounters = tuple[tuple[CounterId, int], ...]
 """Amounts of counters, in billionths."""
 
@@ -126,16 +127,16 @@ class ContentCache:
 class SliceShape:
     """What pools check of a slice. Slices share one if names, counters and counter sets of them are the same.
 
-    names: the names of its devices; None if two are equal.
-    counter_sets: the names of its counter sets; None if two are equal.
+    names: the names of its devices.
+    counter_sets: the names of its counter sets.
     counters: the counters of its counter sets, in billionths; None if an amount is invalid.
     consumed_sets: the counter sets that its devices consume.
     consumed: the counters that its devices consume; None if an amount is invalid.
     has_binding_conditions: whether any device has binding conditions.
     """
 
-    names: frozenset[str] | None
-    counter_sets: frozenset[str] | None
+    names: tuple[str, ...]
+    counter_sets: tuple[str, ...]
     counters: Mapping[CounterId, int] | None
     consumed_sets: frozenset[str]
     consumed: frozenset[CounterId] | None
@@ -144,41 +145,42 @@ class SliceShape:
     @classmethod
     def of(cls, pool_slice: PoolSlice, contents: ContentCache, *, has_binding_conditions: bool) -> SliceShape:
         """Return the shape of a slice that is the first of its kind."""
-        names = [str(device["name"]) for device in pool_slice.raw_devices]
-        sets = [str(counter_set["name"]) for counter_set in pool_slice.spec.get("sharedCounters") or ()]
         consumptions = [counter for raw in pool_slice.raw_devices for counter in raw.get("consumesCounters") or ()]
         return cls(
-            frozenset(names) if len(set(names)) == len(names) else None,
-            frozenset(sets) if len(set(sets)) == len(sets) else None,
-            _counters_of(pool_slice),
+            tuple(str(device["name"]) for device in pool_slice.raw_devices),
+            tuple(str(counter_set["name"]) for counter_set in pool_slice.spec.get("sharedCounters") or ()),
+            _if_valid(partial(counters_of, pool_slice)),
             frozenset(str(counter["counterSet"]) for counter in consumptions),
-            _all_consumed(pool_slice, contents),
+            _if_valid(partial(_all_consumed, pool_slice, contents)),
             has_binding_conditions,
         )
 
 
-def _counters_of(pool_slice: PoolSlice) -> dict[CounterId, int] | None:
+def _if_valid(read: Callable[[], Amounts]) -> Amounts | None:
     try:
-        return {
-            (counter_set["name"], counter): parse_nanos(value, "")
-            for counter_set in pool_slice.spec.get("sharedCounters") or ()
-            for counter, value in (counter_set.get("counters") or {}).items()
-        }
+        return read()
     except AllocationError:
         return None
 
 
-def _all_consumed(pool_slice: PoolSlice, contents: ContentCache) -> frozenset[CounterId] | None:
+def counters_of(pool_slice: PoolSlice) -> dict[CounterId, int]:
+    """Return the counters of a slice in billionths; AllocationError, naming the counter, if an amount is invalid."""
+    where = f"slice {pool_slice.name}, counter set"
+    return {
+        (counter_set["name"], counter): parse_nanos(value, f"{where} {counter_set['name']}, counter {counter}")
+        for counter_set in pool_slice.spec.get("sharedCounters") or ()
+        for counter, value in (counter_set.get("counters") or {}).items()
+    }
+
+
+def _all_consumed(pool_slice: PoolSlice, contents: ContentCache) -> frozenset[CounterId]:
     driver, pool = pool_slice.pool
-    try:
-        return frozenset(
-            counter
-            for raw in pool_slice.raw_devices
-            if raw.get("consumesCounters")
-            for counter, _ in contents.consumed_counters(raw, DeviceId(driver, pool, raw["name"]))
-        )
-    except AllocationError:
-        return None
+    return frozenset(
+        counter
+        for raw in pool_slice.raw_devices
+        if raw.get("consumesCounters")
+        for counter, _ in contents.consumed_counters(raw, DeviceId(driver, pool, raw["name"]))
+    )
 
 
 class PoolDevice:

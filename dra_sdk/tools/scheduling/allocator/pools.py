@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.devices import (
@@ -20,7 +21,7 @@ from dra_sdk.tools.scheduling.allocator.devices import (
     PoolDevice,
     PoolId,
     PoolSlice,
-    parse_nanos,
+    counters_of,
 )
 from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.node_selection import selects_node
@@ -195,34 +196,26 @@ def _read_invalid_amounts(slices: Iterable[PoolSlice]) -> None:
 
 def check_device_names(slices: Sequence[PoolSlice]) -> None:
     """Raise PoolValidationError if two devices have the same name."""
-    names = [pool_slice.shape.names for pool_slice in slices]
-    count = sum(len(pool_slice.raw_devices) for pool_slice in slices)
-    if len(frozenset[str]().union(*(slice_names or () for slice_names in names))) == count:
-        return
-    seen: set[str] = set()
-    for pool_slice in slices:
-        for device in pool_slice.raw_devices:
-            if device["name"] in seen:
-                raise PoolValidationError(f"duplicate device name {device['name']}")
-            seen.add(device["name"])
+    name = _duplicate([name for pool_slice in slices for name in pool_slice.shape.names])
+    if name is not None:
+        raise PoolValidationError(f"duplicate device name {name}")
+
+
+def _duplicate(names: Sequence[str]) -> str | None:
+    """Return the first name that occurs again, None if none does."""
+    if len(set(names)) == len(names):
+        return None
+    return next(name for index, name in enumerate(names) if name in names[:index])
 
 
 def collect_counters(slices: Sequence[PoolSlice]) -> Mapping[CounterId, int]:
     """Return all counters of these slices in billionths; PoolValidationError if two sets have the same name."""
-    if len(slices) == 1 and slices[0].shape.counter_sets is not None and slices[0].shape.counters is not None:
-        return slices[0].shape.counters
-    amounts: dict[CounterId, int] = {}
-    sets: set[str] = set()
-    for pool_slice in slices:
-        for counter_set in pool_slice.spec.get("sharedCounters") or []:
-            name = counter_set["name"]
-            if name in sets:
-                raise PoolValidationError(f"duplicate counter set name {name}")
-            sets.add(name)
-            for counter, value in (counter_set.get("counters") or {}).items():
-                where = f"slice {pool_slice.name}, counter set {name}, counter {counter}"
-                amounts[name, counter] = parse_nanos(value, where)
-    return amounts
+    name = _duplicate([name for pool_slice in slices for name in pool_slice.shape.counter_sets])
+    if name is not None:
+        raise PoolValidationError(f"duplicate counter set name {name}")
+    amounts = [pool_slice.shape.counters or counters_of(pool_slice) for pool_slice in slices]
+    # Pools of one shape share the counters of their only slice with them.
+    return amounts[0] if len(amounts) == 1 else dict(chain.from_iterable(counters.items() for counters in amounts))
 
 
 def check_consumed_counters(slices: Iterable[PoolSlice], counters: Mapping[CounterId, int]) -> None:
