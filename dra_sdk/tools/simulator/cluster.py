@@ -32,7 +32,6 @@ from dra_sdk.wire.profile import ServerProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
     from typing import Any, Self
 
     from dra_sdk.model import JSON
@@ -134,12 +133,7 @@ class EmbeddedCluster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- objects

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dra_sdk.tools.simulator import patching, protobuf, selectors, statuses
+from dra_sdk.tools.simulator.objects import WriteOptions
 from dra_sdk.tools.simulator.request import (
     JSON_TYPE,
     FieldValidation,
@@ -99,28 +100,20 @@ class Handlers:
         return self.store.list(resource, selector)
 
     def _create(self, request: Request, resource: ResourceType) -> Response:
-        info, fields = request.info, FieldValidation.of(request.info)
-        created = self.store.create(
-            resource,
-            _object(request),
-            info.namespace,
-            manager=_manager(request),
-            dry_run=_dry_run(info),
-            unknown=fields.unknown,
-        )
+        fields = FieldValidation(request.info)
+        options = _options(request, fields)
+        created = self.store.create(resource, _object(request), request.info.namespace, options=options)
         return Response(201, created.encoded, headers=fields.headers)
 
     def _update(self, request: Request, resource: ResourceType) -> Response:
-        info, fields = request.info, FieldValidation.of(request.info)
+        info, fields = request.info, FieldValidation(request.info)
         updated = self.store.update(
             resource,
             _object(request),
             info.namespace,
             name=info.name,
             subresource=info.subresource,
-            manager=_manager(request),
-            dry_run=_dry_run(info),
-            unknown=fields.unknown,
+            options=_options(request, fields),
         )
         return Response(200, updated.encoded, headers=fields.headers)
 
@@ -129,7 +122,7 @@ class Handlers:
             return self._apply(request, resource)
         if request.content_type not in patching.MEDIA_TYPES:
             raise statuses.unsupported_media_type(patching.MEDIA_TYPES)
-        info, fields = request.info, FieldValidation.of(request.info)
+        info, fields = request.info, FieldValidation(request.info)
         is_json_patch = request.content_type == patching.JSON_PATCH
         patched = self.store.patch(
             resource,
@@ -137,9 +130,7 @@ class Handlers:
             info.name,
             info.namespace,
             subresource=info.subresource,
-            manager=_manager(request),
-            dry_run=_dry_run(info),
-            unknown=fields.unknown,
+            options=_options(request, fields),
         )
         return Response(200, patched.encoded, headers=fields.headers)
 
@@ -151,10 +142,9 @@ class Handlers:
             _without_nulls(_yaml_object(request.body)),
             info.name,
             info.namespace,
-            manager=info.query.get("fieldManager", ""),
+            options=WriteOptions(info.query.get("fieldManager", ""), _dry_run(info)),
             force=info.flag("force"),
             subresource=info.subresource,
-            dry_run=_dry_run(info),
         )
         return Response(200 if existed else 201, applied.encoded)
 
@@ -200,11 +190,10 @@ class _Pages:
         except (ValueError, binascii.Error):
             raise statuses.bad_request("continue key is not valid") from None
         with self._lock:
-            found = self._rests.get(token)
-        if found is None:
-            message = "The provided continue parameter is too old to display a consistent list result"
-            raise statuses.expired(message)
-        return found
+            rest = self._rests.get(token)
+        if rest is None:
+            raise statuses.expired("The provided continue parameter is too old to display a consistent list result")
+        return rest
 
 
 # -- from the request
@@ -220,8 +209,9 @@ def _dry_run(info: RequestInfo) -> bool:
     return info.query.get("dryRun", "") == "All"
 
 
-def _manager(request: Request) -> str:
-    return request.info.query.get("fieldManager") or request.user_agent.partition("/")[0]
+def _options(request: Request, fields: FieldValidation) -> WriteOptions:
+    manager = request.info.query.get("fieldManager") or request.user_agent.partition("/")[0]
+    return WriteOptions(manager, _dry_run(request.info), fields.unknown)
 
 
 def _object(request: Request) -> JSON:

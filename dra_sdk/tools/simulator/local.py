@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.tools.simulator import selectors
+from dra_sdk.tools.simulator.objects import WriteOptions
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.tools.simulator.watch_cache import encode
 
@@ -33,11 +34,11 @@ class LocalClient:
 
     def __init__(self, store: ObjectStore, manager: str = "simulator") -> None:
         self.store = store
-        self.manager = manager
+        self._options = WriteOptions(manager)
 
     def create(self, plural: str, obj: JSON, namespace: str = "") -> JSON:
         """Create an object."""
-        return self.store.create(self.store.catalog[plural], _copy(obj), namespace, manager=self.manager).copy()
+        return self.store.create(self.store.catalog[plural], _copy(obj), namespace, options=self._options).copy()
 
     def get(self, plural: str, name: str, namespace: str = "") -> JSON:
         """Return one object."""
@@ -51,19 +52,19 @@ class LocalClient:
 
     def update(self, plural: str, obj: JSON) -> JSON:
         """Replace everything but the status."""
-        return self.store.update(self.store.catalog[plural], _copy(obj), manager=self.manager).copy()
+        return self.store.update(self.store.catalog[plural], _copy(obj), options=self._options).copy()
 
     def update_status(self, plural: str, obj: JSON) -> JSON:
         """Replace only the status."""
-        return self.store.update(
-            self.store.catalog[plural], _copy(obj), subresource="status", manager=self.manager
-        ).copy()
+        resource = self.store.catalog[plural]
+        return self.store.update(resource, _copy(obj), subresource="status", options=self._options).copy()
 
     def patch(self, plural: str, patch: JSON, name: str, namespace: str = "", *, subresource: str = "") -> JSON:
         """JSON merge patch."""
         resource = self.store.catalog[plural]
+        options = self._options
         return self.store.patch(
-            resource, _copy(patch), name, namespace, subresource=subresource, manager=self.manager
+            resource, _copy(patch), name, namespace, subresource=subresource, options=options
         ).copy()
 
     def apply(self, plural: str, config: JSON, *, manager: str, force: bool = False, subresource: str = "") -> JSON:
@@ -74,7 +75,7 @@ class LocalClient:
             _copy(config),
             metadata["name"],
             metadata.get("namespace", ""),
-            manager=manager,
+            options=WriteOptions(manager),
             force=force,
             subresource=subresource,
         ).copy()

@@ -62,6 +62,23 @@ OnUnknown = Callable[[list[str]], None]
 """Called with the paths of unknown fields, if there are any; may raise `StatusError`."""
 
 
+@dataclass(frozen=True)
+class WriteOptions:
+    """How a client writes.
+
+    manager: its field manager, "" if it names none.
+    dry_run: whether nothing is stored; the answer is what would be.
+    unknown: what becomes of unknown fields; None drops them without a word.
+    """
+
+    manager: str = ""
+    dry_run: bool = False
+    unknown: OnUnknown | None = None
+
+
+_PLAIN = WriteOptions()
+
+
 class ObjectStore:
     """The objects of one cluster. Thread-safe; every method may raise `statuses.StatusError`.
 
@@ -88,12 +105,12 @@ class ObjectStore:
     # -- reading
 
     def get(self, resource: ResourceType, name: str, namespace: str = "") -> StoredObject:
-        """One object, or `StatusError` 404."""
+        """Return one object; `StatusError` 404."""
         with self._lock:
-            found = self._objects[resource].get((namespace, name))
-        if found is None:
+            stored = self._objects[resource].get((namespace, name))
+        if stored is None:
             raise statuses.not_found(resource, name)
-        return found
+        return stored
 
     def exists(self, resource: ResourceType, name: str, namespace: str = "") -> bool:
         """Whether there is such an object."""
@@ -176,18 +193,11 @@ class ObjectStore:
     # -- writing
 
     def create(
-        self,
-        resource: ResourceType,
-        obj: JSON,
-        namespace: str = "",
-        *,
-        manager: str = "",
-        dry_run: bool = False,
-        unknown: OnUnknown | None = None,
+        self, resource: ResourceType, obj: JSON, namespace: str = "", *, options: WriteOptions = _PLAIN
     ) -> StoredObject:
         """Store a new object. The store keeps `obj` itself: the caller must not change it afterwards."""
         metadata.check_type(resource, obj)
-        obj = self._decoded(resource, obj, unknown)
+        obj = self._decoded(resource, obj, options.unknown)
         with self._lock:
             created = metadata.for_create(resource, obj, namespace)
             self._check_namespace(resource, created)
@@ -197,7 +207,8 @@ class ObjectStore:
             else:
                 self._ensure_free_name(resource, created)
             created = self._admitted(Write("create", resource, "", created, None))
-            return self._store(resource, None, self._owned(None, created, manager, ""), dry_run=dry_run)
+            owned = self._owned(None, created, options.manager, "")
+            return self._store(resource, None, owned, dry_run=options.dry_run)
 
     def update(
         self,
@@ -207,16 +218,14 @@ class ObjectStore:
         *,
         name: str = "",
         subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-        unknown: OnUnknown | None = None,
+        options: WriteOptions = _PLAIN,
     ) -> StoredObject:
         """Replace an object, or only its status; 409 if `obj` has another resourceVersion or uid than the stored one.
 
         An update that changes nothing leaves the resourceVersion as it is and is no event for watches.
         """
         metadata.check_type(resource, obj)
-        obj = self._decoded(resource, obj, unknown)
+        obj = self._decoded(resource, obj, options.unknown)
         given = obj.get("metadata") or {}
         namespace = metadata.checked_namespace(resource, given, namespace)
         if name and given.get("name", name) != name:
@@ -224,7 +233,7 @@ class ObjectStore:
             raise statuses.bad_request(why)
         with self._lock:
             current = self.get(resource, name or given.get("name", ""), namespace)
-            return self._replace(current, obj, subresource, manager, dry_run=dry_run)
+            return self._replace(current, obj, subresource, options)
 
     def patch(
         self,
@@ -234,9 +243,7 @@ class ObjectStore:
         namespace: str = "",
         *,
         subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-        unknown: OnUnknown | None = None,
+        options: WriteOptions = _PLAIN,
     ) -> StoredObject:
         """Patch an object or its status: a dict is a JSON merge patch, a list a JSON patch.
 
@@ -247,9 +254,8 @@ class ObjectStore:
             try:
                 wanted = patching.patched(current.object, patch)
             except patching.PatchError as error:
-                raise error.status(resource, name) from None
-            wanted = self._decoded(resource, wanted, unknown)
-            return self._replace(current, wanted, subresource, manager, dry_run=dry_run)
+                raise statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(error))]) from None
+            return self._replace(current, self._decoded(resource, wanted, options.unknown), subresource, options)
 
     def apply(
         self,
@@ -258,23 +264,22 @@ class ObjectStore:
         name: str,
         namespace: str = "",
         *,
-        manager: str,
+        options: WriteOptions,
         force: bool = False,
         subresource: str = "",
-        dry_run: bool = False,
     ) -> StoredObject:
-        """Server-side apply by `manager`. It creates a missing object; a subresource of one is `StatusError` 404."""
-        if not manager:
+        """Apply on the server's side. A missing object is created; a subresource of one is `StatusError` 404."""
+        if not options.manager:
             cause = ("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
             raise statuses.invalid(resource, name, [cause])
         metadata.check_type(resource, config)
         self._decoded(resource, config, _refuse_unknown)
         given = config.get("metadata") or {}
-        writer = Manager(manager, "Apply", subresource)
+        writer = Manager(options.manager, "Apply", subresource)
         with self._lock:
             current = self._objects[resource].get((namespace, name))
             if current is None:
-                return self._apply_new(resource, config, name, namespace, writer, dry_run=dry_run)
+                return self._apply_new(resource, config, name, namespace, writer, dry_run=options.dry_run)
             metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
             merged = managed_fields.applied(
                 current.object,
@@ -289,7 +294,7 @@ class ObjectStore:
             updated = metadata.for_update(resource, current.object, merged, subresource)
             updated = self._admitted(Write("update", resource, subresource, updated, current.object))
             updated["metadata"] = {**updated["metadata"], "managedFields": owners}
-            return self._store(resource, current, updated, dry_run=dry_run)
+            return self._store(resource, current, updated, dry_run=options.dry_run)
 
     def delete(
         self,
@@ -325,15 +330,13 @@ class ObjectStore:
 
     # -- inside
 
-    def _replace(
-        self, current: StoredObject, wanted: JSON, subresource: str, manager: str, *, dry_run: bool
-    ) -> StoredObject:
+    def _replace(self, current: StoredObject, wanted: JSON, subresource: str, options: WriteOptions) -> StoredObject:
         resource, given = current.resource, wanted.get("metadata") or {}
         metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
         updated = metadata.for_update(resource, current.object, wanted, subresource)
         updated = self._admitted(Write("update", resource, subresource, updated, current.object))
-        owned = self._owned(current.object, updated, manager, subresource)
-        return self._store(resource, current, owned, dry_run=dry_run)
+        owned = self._owned(current.object, updated, options.manager, subresource)
+        return self._store(resource, current, owned, dry_run=options.dry_run)
 
     def _apply_new(
         self,

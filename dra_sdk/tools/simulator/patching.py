@@ -14,8 +14,6 @@ from dra_sdk.tools.simulator import statuses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dra_sdk.tools.simulator.resources import ResourceType
-
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -23,21 +21,14 @@ MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 class PatchError(DraError):
-    """A patch is malformed (`readable` is False) or does not fit the object."""
-
-    def __init__(self, why: str, *, readable: bool = True) -> None:
-        super().__init__(why)
-        self.readable = readable
-
-    def status(self, resource: ResourceType, name: str) -> statuses.StatusError:
-        """Return the answer: 400 for a malformed patch, 422 for one that does not fit."""
-        if not self.readable:
-            return statuses.bad_request(str(self))
-        return statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(self))])
+    """A patch does not fit the object."""
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """`target` after a merge patch (an object) or a JSON patch (a list); `PatchError` if it does not fit."""
+    """Return `target` after a merge patch (an object) or a JSON patch (a list).
+
+    `PatchError` if it does not fit, `StatusError` 400 if it is malformed.
+    """
     return json_patched(target, patch) if isinstance(patch, list) else merge_patched(target, patch)
 
 
@@ -55,7 +46,7 @@ def merge_patched(target: Any, patch: Any) -> Any:
 
 
 def json_patched(target: Any, operations: Sequence[Any]) -> Any:
-    """Return a copy of `target` after all operations of a JSON patch; `PatchError` if one does not fit."""
+    """Return a copy of `target` after all operations of a JSON patch; errors as of `patched`."""
     document = {"": copy.deepcopy(target)}
     for operation in operations:
         try:
@@ -63,7 +54,7 @@ def json_patched(target: Any, operations: Sequence[Any]) -> Any:
             value = operation["value"] if name in {"add", "replace", "test"} else None
             source = ["", *_pointer(operation["from"])] if name in {"move", "copy"} else []
         except (KeyError, TypeError) as error:
-            raise PatchError(f"an operation lacks {error}", readable=False) from None
+            raise statuses.bad_request(f"an operation lacks {error}") from None
         _operate(document, name, path, value, source)
     return document[""]
 
@@ -80,17 +71,17 @@ def _operate(document: dict[str, Any], name: str, path: list[str], value: Any, s
         case "move":
             _add(document, path, _remove(document, source))
         case "copy":
-            _add(document, path, copy.deepcopy(_found(document, source)))
+            _add(document, path, copy.deepcopy(_value_at(document, source)))
         case "test":
-            if _found(document, path) != value:
+            if _value_at(document, path) != value:
                 raise PatchError(f"testing path {_text(path)} failed")
         case _:
-            raise PatchError(f"unknown operation {name!r}", readable=False)
+            raise statuses.bad_request(f"unknown operation {name!r}")
 
 
 def _pointer(text: str) -> list[str]:
     if text and not text.startswith("/"):
-        raise PatchError(f"{text!r} is not a JSON pointer", readable=False)
+        raise statuses.bad_request(f"{text!r} is not a JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
@@ -98,7 +89,7 @@ def _text(path: Sequence[str]) -> str:
     return "/".join(path)
 
 
-def _found(document: Any, path: Sequence[str]) -> Any:
+def _value_at(document: Any, path: Sequence[str]) -> Any:
     value = document
     for part in path:
         value = _child(value, part, path)
@@ -119,7 +110,7 @@ def _index(part: str, path: Sequence[str]) -> int:
 
 
 def _add(document: Any, path: Sequence[str], value: Any) -> None:
-    parent, last = _found(document, path[:-1]), path[-1]
+    parent, last = _value_at(document, path[:-1]), path[-1]
     if isinstance(parent, list):
         index = len(parent) if last == "-" else _index(last, path)
         if index > len(parent):
@@ -132,6 +123,6 @@ def _add(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def _remove(document: Any, path: Sequence[str]) -> Any:
-    removed, parent = _found(document, path), _found(document, path[:-1])
+    removed, parent = _value_at(document, path), _value_at(document, path[:-1])
     del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
     return removed

@@ -192,14 +192,9 @@ class FieldValidation:
     `headers` are the headers of the answer; a warning is one of them.
     """
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, info: RequestInfo) -> None:
         self.headers: dict[str, str] = {}
-        self._mode = mode
-
-    @classmethod
-    def of(cls, info: RequestInfo) -> Self:
-        """As the query parameter fieldValidation says."""
-        return cls(info.query.get("fieldValidation", ""))
+        self._mode = info.query.get("fieldValidation", "")
 
     def unknown(self, fields: list[str]) -> None:
         """Deal with the unknown fields of an object; `StatusError` 400 if they are not allowed."""

@@ -69,8 +69,8 @@ class Service:
             self._streams.pop(watcher, None)
         self.store.unwatch(watcher)
 
-    def close_streams(self, *, reset: bool) -> int:
-        """End all watches, with a last chunk or (`reset`) by breaking their connections; return their number."""
+    def close_watches(self, *, reset: bool = False) -> int:
+        """End all open watches, with a last chunk or (`reset`) by breaking their connections; return their number."""
         with self._lock:
             streams = dict(self._streams)
         for watcher, connection in streams.items():
@@ -80,8 +80,8 @@ class Service:
         return len(streams)
 
     @property
-    def open_streams(self) -> int:
-        """How many watches are open."""
+    def open_watches(self) -> int:
+        """How many watches are open over HTTP."""
         with self._lock:
             return len(self._streams)
 
@@ -244,10 +244,10 @@ class RequestHandler(BaseHTTPRequestHandler):
             return handlers.handle(request, info.resource)
         if info.path.rstrip("/") in resources.HEALTH_PATHS:
             return Response(200, b"ok", "text/plain")
-        found = resources.discovery(self.service.store.catalog, info.path, self.service.git_version)
-        if found is None:
+        document = resources.discovery(self.service.store.catalog, info.path, self.service.git_version)
+        if document is None:
             return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
-        return Response(200, json.dumps(found).encode())
+        return Response(200, json.dumps(document).encode())
 
     def _send(self, response: Response) -> None:
         self._send_head(response.code, response.content_type)

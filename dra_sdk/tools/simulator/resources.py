@@ -7,7 +7,8 @@ meta/v1 APIGroup and APIResource.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
@@ -83,18 +84,14 @@ class Catalog:
     """
 
     types: tuple[ResourceType, ...]
-    _by_url: dict[tuple[str, str, str], ResourceType] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        by_url = {(t.group, t.version, t.plural): t for t in self.types}
-        object.__setattr__(self, "_by_url", by_url)
 
     def __iter__(self) -> Iterator[ResourceType]:
         return iter(self.types)
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return the kind at /apis/<group>/<version>/<plural>, None if the server does not serve it."""
-        return self._by_url.get((group, version, plural))
+        url = (group, version, plural)
+        return next((t for t in self.types if (t.group, t.version, t.plural) == url), None)
 
     def __getitem__(self, plural: str) -> ResourceType:
         for resource in self.types:
@@ -136,38 +133,15 @@ _EVENT_SELECTORS = (
     "type",
 )
 
+_dra = partial(ResourceType, _DRA, "v1", returns_deleted=True)
+_core = partial(ResourceType, "", "v1")
 _CATALOG = Catalog(
     (
-        ResourceType(
-            _DRA,
-            "v1",
-            "resourceslices",
-            "ResourceSlice",
-            generation=True,
-            returns_deleted=True,
-            field_selectors=_SLICE_SELECTORS,
-        ),
-        ResourceType(
-            _DRA,
-            "v1",
-            "resourceclaims",
-            "ResourceClaim",
-            namespaced=True,
-            status=True,
-            returns_deleted=True,
-        ),
-        ResourceType(
-            _DRA,
-            "v1",
-            "resourceclaimtemplates",
-            "ResourceClaimTemplate",
-            namespaced=True,
-            returns_deleted=True,
-        ),
-        ResourceType(_DRA, "v1", "deviceclasses", "DeviceClass", generation=True, returns_deleted=True),
-        ResourceType(
-            "",
-            "v1",
+        _dra("resourceslices", "ResourceSlice", generation=True, field_selectors=_SLICE_SELECTORS),
+        _dra("resourceclaims", "ResourceClaim", namespaced=True, status=True),
+        _dra("resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True),
+        _dra("deviceclasses", "DeviceClass", generation=True),
+        _core(
             "nodes",
             "Node",
             status=True,
@@ -175,9 +149,7 @@ _CATALOG = Catalog(
             short_names=("no",),
             field_selectors=("metadata.name", "spec.unschedulable"),
         ),
-        ResourceType(
-            "",
-            "v1",
+        _core(
             "pods",
             "Pod",
             namespaced=True,
@@ -187,33 +159,15 @@ _CATALOG = Catalog(
             short_names=("po",),
             field_selectors=_POD_SELECTORS,
         ),
-        ResourceType(
-            "",
-            "v1",
+        _core(
             "namespaces",
             "Namespace",
             status=True,
             short_names=("ns",),
             field_selectors=("metadata.name", "status.phase"),
         ),
-        ResourceType(
-            "",
-            "v1",
-            "events",
-            "Event",
-            namespaced=True,
-            short_names=("ev",),
-            field_selectors=_EVENT_SELECTORS,
-        ),
-        ResourceType(
-            "",
-            "v1",
-            "serviceaccounts",
-            "ServiceAccount",
-            namespaced=True,
-            returns_deleted=True,
-            short_names=("sa",),
-        ),
+        _core("events", "Event", namespaced=True, short_names=("ev",), field_selectors=_EVENT_SELECTORS),
+        _core("serviceaccounts", "ServiceAccount", namespaced=True, returns_deleted=True, short_names=("sa",)),
     )
 )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.tools.simulator import statuses
+from dra_sdk.tools.simulator.resources import NAME_AND_NAMESPACE
 from dra_sdk.wire.selectors import COMPARISON, LabelSelector, Requirement, labels_match, parse_labels, terms
 
 if TYPE_CHECKING:
@@ -49,17 +50,17 @@ def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labe
 
 
 def _field_term(resource: ResourceType, term: str) -> Requirement:
-    found = COMPARISON.match(term)
-    if not found:
+    match = COMPARISON.match(term)
+    if not match:
         raise statuses.bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
-    key = found["key"]
+    key = match["key"]
     if key not in resource.field_selectors:
         raise statuses.bad_request(_unknown(resource, key))
-    return Requirement(key, frozenset({found["value"]}), found["op"] == "!=")
+    return Requirement(key, frozenset({match["value"]}), match["op"] == "!=")
 
 
 def _unknown(resource: ResourceType, key: str) -> str:
-    if resource.field_selectors == ("metadata.name", "metadata.namespace"):
+    if resource.field_selectors == NAME_AND_NAMESPACE:
         return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     return f"field label not supported for {resource.api_version}, Kind={resource.kind}: {key}"
 

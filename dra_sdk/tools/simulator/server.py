@@ -25,7 +25,6 @@ from dra_sdk.tools.simulator.request_handler import RequestHandler, Service, shu
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from dra_sdk.tools.simulator.objects import ObjectStore
@@ -72,7 +71,7 @@ def make_certificates(directory: Path) -> TlsFiles:
     return files
 
 
-class ApiServer:
+class ApiServer(Service):
     """Serves an `ObjectStore`.
 
     `port` 0 picks a free one. `token` makes it a required bearer token. `tls` are files as `make_certificates` gives
@@ -90,12 +89,9 @@ class ApiServer:
         git_version: str = GIT_VERSION,
         bookmark_seconds: float = BOOKMARK_SECONDS,
     ) -> None:
-        self.store = store
+        super().__init__(store, token, git_version, bookmark_seconds)
         self.port = port
         self.tls = tls
-        self._service = Service(store, token, git_version, bookmark_seconds)
-        self.faults = self._service.faults
-        self.log = self._service.log
         self._listener: _Listener | None = None
         self._accepting: threading.Thread | None = None
         self._reserved: socket.socket | None = None
@@ -107,8 +103,8 @@ class ApiServer:
 
     def start(self) -> Self:
         """Listen; `OSError` if the port is taken."""
-        self._service.stopping.clear()
-        self._listener = _Listener(self.port, self._service, self._tls_context())
+        self.stopping.clear()
+        self._listener = _Listener(self.port, self, self._tls_context())
         self.release()
         self.port = self._listener.server_address[1]
         self._accepting = threading.Thread(
@@ -122,7 +118,7 @@ class ApiServer:
         listener, self._listener = self._listener, None
         if listener is None or self._accepting is None:
             return
-        self._service.stopping.set()
+        self.stopping.set()
         listener.stop_accepting()
         self._accepting.join()
         self._reserved = _reserve(self.port)
@@ -136,20 +132,11 @@ class ApiServer:
             self._reserved.close()
             self._reserved = None
 
-    def close_watches(self, *, reset: bool = False) -> int:
-        """End all open watches, properly or (`reset`) by breaking their connections; return their number."""
-        return self._service.close_streams(reset=reset)
-
-    @property
-    def open_watches(self) -> int:
-        """How many watches are open over HTTP."""
-        return self._service.open_streams
-
     def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this server, which only its owner can read, and return `path`."""
         name = "simulator"
         cluster = {"server": self.url} | ({"certificate-authority": str(self.tls.ca)} if self.tls else {})
-        user = {"token": self._service.token} if self._service.token else {}
+        user = {"token": self.token} if self.token else {}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -165,12 +152,7 @@ class ApiServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self.release()
 

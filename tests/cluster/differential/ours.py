@@ -18,7 +18,7 @@ from dra_sdk.tools.scheduling.allocator import (
 )
 from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
-from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.resources import server_catalog
 from dra_sdk.tools.simulator.statuses import StatusError, bad_request
 from dra_sdk.tools.simulator.strategy import Strategy
@@ -82,7 +82,7 @@ class Ours:
         namespace = obj["metadata"].get("namespace", "")
         try:
             wanted = copy.deepcopy(obj) | {"apiVersion": f"{served.group}/{served.version}" if served.group else "v1"}
-            made = self._store.create(served, wanted, namespace, unknown=_refuse_unknown).copy()
+            made = self._store.create(served, wanted, namespace, options=WriteOptions(unknown=_refuse_unknown)).copy()
         except StatusError as error:
             return refusal(error.status)
         if obj["kind"] == "ResourceClaim":

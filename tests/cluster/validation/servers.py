@@ -6,7 +6,7 @@ import copy
 from http import HTTPStatus
 from typing import Final
 
-from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.resources import ResourceType, server_catalog
 from dra_sdk.tools.simulator.statuses import StatusError, bad_request
 from dra_sdk.tools.simulator.strategy import Strategy
@@ -80,16 +80,18 @@ class OurServer:
     def store(self, obj: JSON) -> None:
         """Creates and stores an object, with its status."""
         resource, namespace = self._of(obj)
-        made = self._store.create(resource, copy.deepcopy(obj), namespace, unknown=_refuse).copy()
+        made = self._store.create(resource, copy.deepcopy(obj), namespace, options=WriteOptions(unknown=_refuse)).copy()
         if "status" in obj:
             made["status"] = copy.deepcopy(obj["status"])
-            self._store.update(resource, made, namespace, subresource="status", unknown=_refuse)
+            self._store.update(resource, made, namespace, subresource="status", options=WriteOptions(unknown=_refuse))
 
     def try_create(self, obj: JSON) -> JSON | Refusal:
         """Returns what a create would do."""
         resource, namespace = self._of(obj)
         try:
-            made = self._store.create(resource, copy.deepcopy(obj), namespace, unknown=_refuse, dry_run=True)
+            made = self._store.create(
+                resource, copy.deepcopy(obj), namespace, options=WriteOptions(unknown=_refuse, dry_run=True)
+            )
         except StatusError as error:
             return refusal(error.status)
         return made.copy()
@@ -103,7 +105,12 @@ class OurServer:
         sent["metadata"]["resourceVersion"] = version
         try:
             made = self._store.update(
-                resource, sent, namespace, name=name, subresource=subresource, unknown=_refuse, dry_run=True
+                resource,
+                sent,
+                namespace,
+                name=name,
+                subresource=subresource,
+                options=WriteOptions(unknown=_refuse, dry_run=True),
             )
         except StatusError as error:
             return refusal(error.status)

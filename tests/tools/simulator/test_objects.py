@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.local import LocalClient
-from dra_sdk.tools.simulator.objects import ObjectStore, Write
+from dra_sdk.tools.simulator.objects import ObjectStore, Write, WriteOptions
 from dra_sdk.tools.simulator.selectors import parse
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.tools.simulator.watch_cache import Watcher
@@ -256,11 +256,12 @@ class TestAdmission:
 
 class TestDryRun:
     def test_nothing_is_stored(self, store: ObjectStore, local: LocalClient) -> None:
-        classes = store.catalog["deviceclasses"]
+        classes, dry_run = store.catalog["deviceclasses"], WriteOptions(dry_run=True)
         local.create("deviceclasses", {"metadata": {"name": "a"}, "spec": {}})
         before = store.version
-        assert store.create(classes, {"metadata": {"name": "b"}}, dry_run=True).name == "b"
-        assert store.update(classes, {"metadata": {"name": "a"}, "spec": {"x": 1}}, dry_run=True).object["spec"]
+        assert store.create(classes, {"metadata": {"name": "b"}}, options=dry_run).name == "b"
+        changed = {"metadata": {"name": "a"}, "spec": {"x": 1}}
+        assert store.update(classes, changed, options=dry_run).object["spec"]
         store.delete(classes, "a", dry_run=True)
         assert store.version == before
         assert local.get("deviceclasses", "a")["spec"] == {}

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.simulator.patching import PatchError, json_patched, merge_patched
+from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.patching import json_patched, merge_patched
 from dra_sdk.tools.simulator.resources import CATALOG
+from dra_sdk.tools.simulator.statuses import StatusError
 
 
 @pytest.mark.parametrize(
@@ -59,24 +61,25 @@ def test_a_json_patch(target: Any, operation: dict[str, Any], patched: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("operation", "readable"),
+    ("operation", "code"),
     [
-        ({"op": "remove", "path": "/x"}, True),
-        ({"op": "remove", "path": "/a/5"}, True),
-        ({"op": "add", "path": "/x/y", "value": 1}, True),
-        ({"op": "add", "path": "/a/5", "value": 1}, True),
-        ({"op": "add", "path": "/a/x", "value": 1}, True),
-        ({"op": "add", "path": "/b/x", "value": 1}, True),
-        ({"op": "test", "path": "/b", "value": 2}, True),
-        ({"op": "add", "path": "/b"}, False),
-        ({"op": "dance", "path": "/b"}, False),
-        ({"op": "remove", "path": "b"}, False),
-        ({"path": "/b"}, False),
-        ("remove", False),
+        ({"op": "remove", "path": "/x"}, 422),
+        ({"op": "remove", "path": "/a/5"}, 422),
+        ({"op": "add", "path": "/x/y", "value": 1}, 422),
+        ({"op": "add", "path": "/a/5", "value": 1}, 422),
+        ({"op": "add", "path": "/a/x", "value": 1}, 422),
+        ({"op": "add", "path": "/b/x", "value": 1}, 422),
+        ({"op": "test", "path": "/b", "value": 2}, 422),
+        ({"op": "add", "path": "/b"}, 400),
+        ({"op": "dance", "path": "/b"}, 400),
+        ({"op": "remove", "path": "b"}, 400),
+        ({"path": "/b"}, 400),
+        ("remove", 400),
     ],
 )
-def test_a_json_patch_that_does_not_fit(operation: Any, readable: bool) -> None:
-    with pytest.raises(PatchError) as caught:
-        json_patched({"a": [1, 2], "b": 1}, [operation])
-    error = caught.value.status(CATALOG["pods"], "p")
-    assert (caught.value.readable, error.code) == (readable, 422 if readable else 400)
+def test_a_json_patch_that_does_not_fit(operation: Any, code: int) -> None:
+    store, pods = ObjectStore(CATALOG.without("namespaces")), CATALOG["pods"]
+    store.create(pods, {"metadata": {"name": "p", "namespace": "default"}, "a": [1, 2], "b": 1})
+    with pytest.raises(StatusError) as caught:
+        store.patch(pods, [operation], "p", "default")
+    assert caught.value.code == code

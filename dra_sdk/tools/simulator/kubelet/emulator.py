@@ -28,7 +28,6 @@ from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from dra_sdk.model import JSON
@@ -109,12 +108,7 @@ class KubeletEmulator:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- drivers

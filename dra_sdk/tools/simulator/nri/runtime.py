@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Condition, Thread
-from types import TracebackType
 from typing import Any, Final
 
 from dra_sdk.errors import NriError
@@ -82,9 +81,7 @@ class NriRuntime:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
