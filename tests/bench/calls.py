@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from dra_sdk.tools.simulator.kubelet import ClaimRef
+from dra_sdk.model.claim import ClaimRef
 from tests.bench.contestants import Running
 from tests.bench.node import Node
 from tests.bench.stats import Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.model import JSON
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
+from dra_sdk.model.claim import ClaimRef
 from tests.bench.contestants import NODE, Contestant
 
 NAMESPACE = "default"

@@ -21,7 +21,7 @@ from typing import Final
 
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.tools.simulator.kubelet import ClaimRef
+from dra_sdk.model.claim import ClaimRef
 from tests.bench.calls import OPERATIONS, Side
 from tests.bench.contestants import Contestant, Dirs
 from tests.bench.control_plane import single_node_cluster

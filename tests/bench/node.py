@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from dra_sdk.tools.simulator.kubelet import Call, ClaimRef, KubeletEmulator, KubeletTiming
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from tests.bench.contestants import NODE, Contestant, Running

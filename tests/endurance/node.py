@@ -23,7 +23,7 @@ from dra_driver_amd.testing import mi300x, write_gpus
 from dra_sdk.model import JSON
 from dra_sdk.testing.machines import xeon
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster, KubeletTiming, RunningPod
-from dra_sdk.tools.simulator.kubelet import KubeletError, StoppedError
+from dra_sdk.tools.simulator.kubelet.records import KubeletError, StoppedError
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.tools.simulator.oci import NodeDevices
 from dra_sdk.tools.simulator.scheduler import allocation

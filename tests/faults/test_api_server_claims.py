@@ -18,7 +18,7 @@ from dra_sdk.node.runtime.sockets import SERVICE_THREADS
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from dra_sdk.tools.simulator.request import RequestRecord
 from tests.faults.site import Inside
 from tests.faults.trickling import Trickling

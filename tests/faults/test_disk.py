@@ -13,7 +13,7 @@ import pytest
 
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.tools.simulator import ClaimRef
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from tests.faults.site import Inside
 
 STATE, CDI = "claims", "cdi"

@@ -15,8 +15,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.simulator.kubelet import ResponseError
-from dra_sdk.tools.simulator.kubelet.records import DriverCallError
+from dra_sdk.tools.simulator.kubelet.records import DriverCallError, ResponseError
 from tests.embedded import settings_for
 from tests.faults.lamps import WatchedLamps
 from tests.faults.site import Inside

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import StatusError
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from dra_sdk.wire.profile import NEWEST
 from dra_sdk.wire.validation import ServerProfile, validate
 from tests.faults.site import Inside

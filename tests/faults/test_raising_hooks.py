@@ -9,7 +9,7 @@ import pytest
 
 from dra_sdk.node import threads
 from dra_sdk.testing.waiting import wait
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from tests.faults.site import Inside
 
 

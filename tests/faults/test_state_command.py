@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import ClaimRef
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from tests.cli.commands import Result, runner
 from tests.faults.site import Inside
 from tests.lamps import NAME

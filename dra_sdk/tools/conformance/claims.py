@@ -10,14 +10,13 @@ from itertools import count
 from typing import Any, Final
 
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import base_request
+from dra_sdk.model.claim import ClaimRef, base_request
 from dra_sdk.tools.conformance.allocatable import AllocatableDevice, DeviceKey, allocatable_devices, pools_complete
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
 from dra_sdk.tools.conformance.outcomes import NotApplicableError
 from dra_sdk.tools.conformance.timeouts import wait_until
 from dra_sdk.tools.scheduling.allocator import AllocatedState, AllocationError, Allocator, Inventory
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 
 _INTERVAL: Final = 0.05
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.tools.conformance.environment import Environment
 from dra_sdk.tools.conformance.launcher import Launcher, Process, deferred_signals
 from dra_sdk.tools.conformance.outcomes import NotRunError, Recorder
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll
 from dra_sdk.tools.simulator.kubelet.calls import V1, ClaimsResponse, KubeletCalls, RpcResult
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import PluginInfo, RegistrationStatusResponse

@@ -5,36 +5,28 @@ Source: Kubernetes 1.34 to 1.37; the Container Device Interface specification 1.
 
 from __future__ import annotations
 
-from dra_sdk.tools.simulator.cdi import CdiDirectories
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.cluster import EmbeddedCluster
 from dra_sdk.tools.simulator.faults import Delay, FaultRule, Reject, Reset
-from dra_sdk.tools.simulator.kubelet import ClaimRef, KubeletEmulator, KubeletTiming, RunningPod
-from dra_sdk.tools.simulator.local import LocalClient
-from dra_sdk.tools.simulator.objects import ObjectStore, Write
+from dra_sdk.tools.simulator.kubelet.pods import RunningPod
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.resources import CATALOG, Catalog, ResourceType
 from dra_sdk.tools.simulator.scheduler import AllocatedDevice, NotScheduledError
-from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.statuses import StatusError
 
 __all__ = [
     "CATALOG",
     "AllocatedDevice",
-    "ApiServer",
     "Catalog",
-    "CdiDirectories",
     "ClaimRef",
     "Delay",
     "EmbeddedCluster",
     "FaultRule",
-    "KubeletEmulator",
     "KubeletTiming",
-    "LocalClient",
     "NotScheduledError",
-    "ObjectStore",
     "Reject",
     "Reset",
     "ResourceType",
     "RunningPod",
     "StatusError",
-    "Write",
 ]

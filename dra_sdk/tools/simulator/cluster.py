@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dra_sdk.tools.simulator.cdi import CdiDirectories
-from dra_sdk.tools.simulator.kubelet import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
 from dra_sdk.tools.simulator.local import LocalClient, retry_on_conflict
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.oci import host_device
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot
-    from dra_sdk.tools.simulator.kubelet import HealthMode, KubeletTiming, RunningPod
+    from dra_sdk.tools.simulator.kubelet.emulator import HealthMode
+    from dra_sdk.tools.simulator.kubelet.pods import RunningPod
+    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
     from dra_sdk.tools.simulator.local import JsonObjects
     from dra_sdk.tools.simulator.oci import HostLookup
     from dra_sdk.tools.simulator.resources import Catalog

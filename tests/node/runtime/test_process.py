@@ -21,8 +21,8 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Serve
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
-from dra_sdk.tools.simulator.kubelet import ResponseError
 from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse, KubeletCalls
+from dra_sdk.tools.simulator.kubelet.records import ResponseError
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for

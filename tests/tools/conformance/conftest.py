@@ -19,7 +19,7 @@ from dra_sdk.tools.conformance.nri_node import runtime_for
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import Timeouts
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from tests.tools.conformance.mutants import NONE, Faults
 from tests.tools.conformance.mutants.launcher import MutantLauncher
 

@@ -14,7 +14,7 @@ from dra_sdk.tools.conformance.check import Status, run_check, run_checks
 from dra_sdk.tools.conformance.checks import BY_ID, CHECKS, NRI_LEVELS, select
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from tests.tools.conformance.conftest import TIMEOUTS, OpenRun
 from tests.tools.conformance.mutants import faults
 from tests.tools.conformance.mutants.table import MUTANTS, Mutant

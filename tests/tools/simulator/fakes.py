@@ -11,7 +11,8 @@ from typing import Any
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
 from dra_sdk.wire.proto import dra_health_v1_pb2, dra_v1_pb2, dra_v1beta1_pb2, pluginregistration_v1_pb2
 
 PREFIX = "k8s.io.kubelet.pkg.apis.dra."

@@ -14,7 +14,7 @@ import yaml
 
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, KubeletTiming, NotScheduledError
-from dra_sdk.tools.simulator.kubelet import PodClaimError, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import PodClaimError, PreparedDevice
 from dra_sdk.tools.simulator.statuses import StatusError
 from tests.tools.simulator.fakes import Answer, FakeDriver
 

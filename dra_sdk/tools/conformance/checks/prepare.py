@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.conformance.check import Level
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.simulator.kubelet.calls import V1
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 
 PREPARE: Final = Level("prepare", "NodePrepareResources")
 UNPREPARE: Final = Level("unprepare", "NodeUnprepareResources")

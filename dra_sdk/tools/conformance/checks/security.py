@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 from dra_sdk.tools.simulator.request import RequestRecord
 
 SECURITY: Final = Level("security", "Sockets, files and names")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import grpc
 from google.protobuf.json_format import MessageToDict
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, claim_name
+from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, claim_name
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import (
     InfoRequest,
     PluginInfo,

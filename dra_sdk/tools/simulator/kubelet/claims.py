@@ -12,13 +12,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dra_sdk.tools.simulator.kubelet.records import (
-    CheckpointError,
-    ClaimRef,
-    PodClaimError,
-    PreparedDevice,
-    claim_name,
-)
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.tools.simulator.kubelet.records import CheckpointError, PodClaimError, PreparedDevice, claim_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dra_sdk.model import JSON
+    from dra_sdk.model.claim import ClaimRef
     from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
     from dra_sdk.tools.simulator.kubelet.health import ResourceHealth
     from dra_sdk.tools.simulator.kubelet.pods import RunningPod
-    from dra_sdk.tools.simulator.kubelet.records import Call, ClaimRef, Finding, PreparedDevice, RegistrationError
+    from dra_sdk.tools.simulator.kubelet.records import Call, Finding, PreparedDevice, RegistrationError
     from dra_sdk.tools.simulator.local import LocalClient
 
 HealthMode = Literal["negotiate", "always", "off"]

@@ -28,8 +28,9 @@ from dra_sdk.tools.simulator.kubelet.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dra_sdk.model.claim import ClaimRef
     from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse
-    from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, Records
+    from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, Records
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
     from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PodClaimError, claim_name
+from dra_sdk.tools.simulator.kubelet.records import PodClaimError, claim_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

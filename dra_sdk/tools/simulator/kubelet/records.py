@@ -25,28 +25,6 @@ from dra_sdk.model.claim import ClaimRef
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "GET_INFO",
-    "HEALTH",
-    "NOTIFY",
-    "PREPARE",
-    "UNPREPARE",
-    "Call",
-    "CheckpointError",
-    "ClaimRef",
-    "DriverCallError",
-    "Finding",
-    "KubeletError",
-    "NotRegisteredError",
-    "PodClaimError",
-    "PreparedDevice",
-    "Records",
-    "RegistrationError",
-    "ResponseError",
-    "StoppedError",
-    "claim_name",
-]
-
 RECORDED_CALLS = 100_000
 
 GET_INFO = "get_info"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.testing.waiting import LONG
-from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 

@@ -10,9 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse, Exchange, KubeletCalls, method_path
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
 

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.tools.simulator.kubelet import (
-    CheckpointError,
-    ClaimInfo,
-    ClaimRef,
-    KubeletEmulator,
-    PreparedDevice,
-    StoppedError,
-)
-from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, load
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo, load
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.records import CheckpointError, PreparedDevice, StoppedError
 from dra_sdk.tools.simulator.local import LocalClient
 
 REF = ClaimRef("default", "one", "uid-1")

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.testing.waiting import LONG
-from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, ResourceHealth
-from dra_sdk.tools.simulator.kubelet.health import HealthCache, truncate_message
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.health import HealthCache, ResourceHealth, truncate_message
 from dra_sdk.tools.simulator.kubelet.records import HEALTH
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.wire.proto import dra_health_v1_pb2
 from tests.tools.simulator.fakes import VERSIONS, FakeDriver

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.testing.waiting import LONG
-from dra_sdk.tools.simulator.kubelet import (
-    ClaimRef,
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.manager import ClaimManager, findings
+from dra_sdk.tools.simulator.kubelet.pods import RunningPod
+from dra_sdk.tools.simulator.kubelet.records import (
     DriverCallError,
-    KubeletEmulator,
     NotRegisteredError,
     PodClaimError,
     PreparedDevice,
     ResponseError,
-    RunningPod,
     StoppedError,
 )
-from dra_sdk.tools.simulator.kubelet.manager import ClaimManager, findings
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import Answer, FakeDriver, one_device
 

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.testing.waiting import LONG
-from dra_sdk.tools.simulator.kubelet import (
-    ClaimRef,
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.plugins import choose_service
+from dra_sdk.tools.simulator.kubelet.records import (
+    PREPARE,
+    UNPREPARE,
     DriverCallError,
-    KubeletEmulator,
-    KubeletTiming,
     NotRegisteredError,
     PreparedDevice,
     ResponseError,
 )
-from dra_sdk.tools.simulator.kubelet.plugins import choose_service
-from dra_sdk.tools.simulator.kubelet.records import PREPARE, UNPREPARE
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import Answer, FakeDriver, one_device
 from tests.tools.simulator.kubelet.conftest import NODE

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, NotRegisteredError
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, NotRegisteredError
 from dra_sdk.tools.simulator.kubelet.registration import sockets_in
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import FakeDriver
 from tests.tools.simulator.kubelet.conftest import NODE

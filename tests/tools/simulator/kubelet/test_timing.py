@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dra_sdk.tools.simulator.kubelet import REAL, KubeletTiming
+from dra_sdk.tools.simulator.kubelet.timing import REAL, KubeletTiming
 
 
 def test_deadlines_are_the_kubelets_own_unless_a_test_says_otherwise() -> None:

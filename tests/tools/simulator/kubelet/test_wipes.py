@@ -8,7 +8,8 @@ import pytest
 
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming
+from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import Write
 from tests.tools.simulator.fakes import FakeDriver
