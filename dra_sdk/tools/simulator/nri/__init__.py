@@ -5,8 +5,8 @@ Source: containerd/nri pkg/adaptation 0.3 to 0.12.
 
 from __future__ import annotations
 
-from dra_sdk.tools.simulator.nri.merging import ConflictError
+from dra_sdk.tools.simulator.nri.merging import PluginConflictError, RefusedError
 from dra_sdk.tools.simulator.nri.plugin_connection import PluginCall
-from dra_sdk.tools.simulator.nri.runtime import NriRuntime, RefusedError
+from dra_sdk.tools.simulator.nri.runtime import NriRuntime
 
-__all__ = ["ConflictError", "NriRuntime", "PluginCall", "RefusedError"]
+__all__ = ["NriRuntime", "PluginCall", "PluginConflictError", "RefusedError"]

@@ -16,7 +16,11 @@ _CPU_LISTS: Final = ("cpus", "mems")
 _MEMORY_VALUES: Final = ("limit", "reservation", "swap")
 
 
-class ConflictError(NriError):
+class RefusedError(NriError):
+    """A plugin, or a conflict of two, made the runtime fail a pod or a container."""
+
+
+class PluginConflictError(RefusedError):
     """Two plugins set the same thing of one container, or a plugin updates the container that is being created."""
 
 
@@ -36,23 +40,29 @@ class MergedAnswers:
         self._owners: dict[tuple[str, str, str], str] = {}
 
     def adjust(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
-        """Apply what a plugin wants of the container that is created; ConflictError."""
-        assert self.container is not None
-        self._annotations(plugin, adjust)
-        self._mounts(plugin, adjust)
-        self._env(plugin, adjust)
+        """Apply what a plugin wants of the container that is created; PluginConflictError."""
+        container = self.container
+        assert container is not None
+        self._annotations(plugin, adjust, container)
+        self._mounts(plugin, adjust, container)
+        self._env(plugin, adjust, container)
         for device in adjust.CDI_devices:
-            self._claim(self.container.id, "CDI device", device.name, plugin)
-            self.container.CDI_devices.append(device)
+            self._claim(container.id, "CDI device", device.name, plugin)
+            container.CDI_devices.append(device)
         if adjust.linux.HasField("resources"):
-            self._resources(plugin, self.container.id, adjust.linux.resources, self.container.linux.resources)
+            self._resources(plugin, container.id, adjust.linux.resources, container.linux.resources)
         self.adjustment.MergeFrom(adjust)
 
     def update(self, plugin: str, updates: Iterable[pb.ContainerUpdate]) -> None:
-        """Add what a plugin wants to change in other containers; ConflictError unless the update ignores failures."""
+        """Add what a plugin wants to change in other containers.
+
+        PluginConflictError, unless the update ignores failures.
+        """
         for update in updates:
             if self.container is not None and update.container_id == self.container.id:
-                raise ConflictError(f"plugin {plugin} asked for an update of {update.container_id} during its creation")
+                raise PluginConflictError(
+                    f"plugin {plugin} asked for an update of {update.container_id} during its creation"
+                )
             merged = pb.ContainerUpdate(container_id=update.container_id, ignore_failure=update.ignore_failure)
             if before := self.updates.get(update.container_id):
                 merged.CopyFrom(before)
@@ -60,48 +70,45 @@ class MergedAnswers:
             owners = dict(self._owners)
             try:
                 self._resources(plugin, update.container_id, update.linux.resources, merged.linux.resources)
-            except ConflictError:
+            except PluginConflictError:
                 self._owners = owners
                 if not update.ignore_failure:
                     raise
             else:
                 self.updates[update.container_id] = merged
 
-    def _annotations(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
-        assert self.container is not None
+    def _annotations(self, plugin: str, adjust: pb.ContainerAdjustment, container: pb.Container) -> None:
         for name in sorted(adjust.annotations):  # names with a removal mark come first
             if name.startswith("-"):
-                self._release(self.container.id, "annotation", name[1:])
-                self.container.annotations.pop(name[1:], None)
+                self._release(container.id, "annotation", name[1:])
+                container.annotations.pop(name[1:], None)
             else:
-                self._claim(self.container.id, "annotation", name, plugin)
-                self.container.annotations[name] = adjust.annotations[name]
+                self._claim(container.id, "annotation", name, plugin)
+                container.annotations[name] = adjust.annotations[name]
 
-    def _mounts(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
-        assert self.container is not None
+    def _mounts(self, plugin: str, adjust: pb.ContainerAdjustment, container: pb.Container) -> None:
         removed = {mount.destination[1:] for mount in adjust.mounts if mount.destination.startswith("-")}
         added = [mount for mount in adjust.mounts if not mount.destination.startswith("-")]
         for destination in removed:
-            self._release(self.container.id, "mount", destination)
+            self._release(container.id, "mount", destination)
         for mount in added:
-            self._claim(self.container.id, "mount", mount.destination, plugin)
+            self._claim(container.id, "mount", mount.destination, plugin)
         replaced = removed | {mount.destination for mount in added}
-        kept = [mount for mount in self.container.mounts if mount.destination not in replaced]
-        del self.container.mounts[:]
-        self.container.mounts.extend([*kept, *added])
+        kept = [mount for mount in container.mounts if mount.destination not in replaced]
+        del container.mounts[:]
+        container.mounts.extend([*kept, *added])
 
-    def _env(self, plugin: str, adjust: pb.ContainerAdjustment) -> None:
-        assert self.container is not None
-        values = dict(variable.partition("=")[::2] for variable in self.container.env)
+    def _env(self, plugin: str, adjust: pb.ContainerAdjustment, container: pb.Container) -> None:
+        values = dict(variable.partition("=")[::2] for variable in container.env)
         for variable in sorted(adjust.env, key=lambda adjusted: not adjusted.key.startswith("-")):
             if variable.key.startswith("-"):
-                self._release(self.container.id, "environment variable", variable.key[1:])
+                self._release(container.id, "environment variable", variable.key[1:])
                 values.pop(variable.key[1:], None)
             else:
-                self._claim(self.container.id, "environment variable", variable.key, plugin)
+                self._claim(container.id, "environment variable", variable.key, plugin)
                 values[variable.key] = variable.value
-        del self.container.env[:]
-        self.container.env.extend(f"{name}={value}" for name, value in values.items())
+        del container.env[:]
+        container.env.extend(f"{name}={value}" for name, value in values.items())
 
     def _resources(self, plugin: str, container: str, wanted: pb.LinuxResources, result: pb.LinuxResources) -> None:
         for name in _CPU_LISTS:
@@ -129,7 +136,7 @@ class MergedAnswers:
     def _claim(self, container: str, what: str, name: str, plugin: str) -> None:
         other = self._owners.setdefault((container, what, name), plugin)
         if other != plugin:
-            raise ConflictError(f"plugins {other} and {plugin} both set {what} {name} of container {container}")
+            raise PluginConflictError(f"plugins {other} and {plugin} both set {what} {name} of container {container}")
 
     def _release(self, container: str, what: str, name: str) -> None:
         self._owners.pop((container, what, name), None)

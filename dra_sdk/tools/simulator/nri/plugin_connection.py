@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Event as ThreadEvent
 from threading import Lock
@@ -62,9 +62,9 @@ class PluginConnection:
 
     name: index and name, such as `10-dra.cpu`; empty before it has registered.
     events: what it has subscribed to.
+    problem: why it has ended; None if it has not, or has ended in order.
 
-    ended: called once, when the connection has ended, with the reason.
-    update: called when the plugin wants to change containers; returns the updates that failed.
+    update: called when the plugin wants to change containers.
     log: gets each call.
     """
 
@@ -74,7 +74,7 @@ class PluginConnection:
         path: str,
         runtime: RuntimeInfo,
         *,
-        update: Callable[[Sequence[pb.ContainerUpdate]], list[pb.ContainerUpdate]],
+        update: Callable[[Iterable[pb.ContainerUpdate]], None],
         log: Callable[[PluginCall], None],
     ) -> None:
         self.name = ""
@@ -90,18 +90,13 @@ class PluginConnection:
         self._registered = ThreadEvent()
         self._configured = ThreadEvent()
         self._closed = ThreadEvent()
-        self._problem: NriError | None = None
+        self.problem: NriError | None = None
         self._hold_reply = False
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection has ended."""
         return self._closed.is_set()
-
-    @property
-    def problem(self) -> NriError | None:
-        """Why it has ended; None if it has not, or has ended in order."""
-        return self._problem
 
     def start(self, timeout: float, *, configure_first: bool) -> None:
         """Wait up to `timeout` seconds for RegisterPlugin, and configure the plugin.
@@ -113,8 +108,8 @@ class PluginConnection:
         self._mux.start({PLUGIN_SERVICE: self._client.receive, RUNTIME_SERVICE: self._server.receive}, self._end)
         if not self._registered.wait(timeout):
             raise NriError(f"{self._mux.peer} has not registered within {timeout:g} s")
-        if self._problem or self.is_closed:
-            raise self._problem or NriError(f"{self._mux.peer} has disconnected before RegisterPlugin")
+        if self.problem or self.is_closed:
+            raise self.problem or NriError(f"{self._mux.peer} has disconnected before RegisterPlugin")
         info = self._runtime
         answer = self.call(
             "Configure",
@@ -207,8 +202,7 @@ class PluginConnection:
 
     def close(self, reason: NriError | None = None) -> None:
         """End the connection. Returns at once."""
-        with self._lock:
-            self._problem = self._problem or reason
+        self._note(reason)
         self._closed.set()
         self._mux.close(reason)
 
@@ -216,9 +210,12 @@ class PluginConnection:
         """Wait until all threads of a closed connection have ended; False if they have not after `timeout` seconds."""
         return all([self._mux.join(timeout), self._threads.stop(timeout)])
 
-    def _end(self, reason: NriError | None) -> None:
+    def _note(self, reason: NriError | None) -> None:
         with self._lock:
-            self._problem = self._problem or reason
+            self.problem = self.problem or reason
+
+    def _end(self, reason: NriError | None) -> None:
+        self._note(reason)
         self._closed.set()
         self._client.close(reason or NriError(f"{self._mux.peer} has disconnected"))
         self._registered.set()
@@ -232,8 +229,8 @@ class PluginConnection:
             if call.service == RUNTIME and call.method == "RegisterPlugin":
                 self._register(call, pb.RegisterPluginRequest.FromString(call.payload))
             elif call.service == RUNTIME and call.method == "UpdateContainers":
-                request = pb.UpdateContainersRequest.FromString(call.payload)
-                call.answer(pb.UpdateContainersResponse(failed=self._update(request.update)))
+                self._update(pb.UpdateContainersRequest.FromString(call.payload).update)
+                call.answer(pb.UpdateContainersResponse())
             else:
                 call.fail(Code.UNIMPLEMENTED, f"there is no method {call.service}/{call.method}")
         except DecodeError:
@@ -248,8 +245,7 @@ class PluginConnection:
             problem = f"plugin index {index!r} is not of two digits"
         if problem:
             call.fail(Code.INVALID_ARGUMENT, problem)
-            with self._lock:
-                self._problem = NriError(f"{self._mux.peer}: {problem}")
+            self._note(NriError(f"{self._mux.peer}: {problem}"))
             self._registered.set()
             return
         self.name = f"{index}-{name}"

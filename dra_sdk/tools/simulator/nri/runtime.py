@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import Event, RuntimeInfo
 from dra_sdk.node.nri.ttrpc import TtrpcError
-from dra_sdk.tools.simulator.nri.merging import ConflictError, MergedAnswers
+from dra_sdk.tools.simulator.nri.merging import MergedAnswers, RefusedError
 from dra_sdk.tools.simulator.nri.plugin_connection import PluginCall, PluginConnection
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -24,10 +24,6 @@ log = logging.getLogger(__name__)
 _JOIN: Final = 15.0  # seconds
 _RELEASES: Final = {(0, 12): "2.3.4", (0, 10): "2.2.1", (0, 8): "2.1.4", (0, 3): "1.7.28"}  # of containerd, by NRI
 _ENDED: Final = frozenset({pb.CONTAINER_STOPPED, pb.CONTAINER_UNKNOWN})
-
-
-class RefusedError(NriError):
-    """A plugin, or a conflict of two, made the runtime fail a pod or a container."""
 
 
 class NriRuntime:
@@ -145,9 +141,7 @@ class NriRuntime:
     def wait_plugins(self, count: int, timeout: float) -> bool:
         """Wait until so many plugins are synchronized; False after `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: len([plugin for plugin in self._plugins if not plugin.is_closed]) >= count, timeout
-            )
+            return self._changed.wait_for(lambda: len(self.plugins) >= count, timeout)
 
     def shut_down_plugins(self) -> None:
         """Tell all plugins that the runtime ends, which containerd never does by itself."""
@@ -203,7 +197,7 @@ class NriRuntime:
                         merged.update(plugin.name, answer.update)
                 self._validate(pod, container, merged)
                 self._apply(merged.updates.values())
-            except (ConflictError, RefusedError) as error:
+            except RefusedError as error:
                 self._undo(pod, container)
                 raise RefusedError(f"container {container.name} of pod {pod.name}: {error}") from error
             created.state = pb.CONTAINER_CREATED
@@ -215,38 +209,38 @@ class NriRuntime:
     def start_container(self, container: str) -> None:
         """Start a created container; RefusedError."""
         with self._changed:
-            found = self._containers[container]
-            request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
+            created = self._containers[container]
+            request = pb.ContainerEvent(pod=self._pods[created.pod_sandbox_id], container=created)
             self._tell(Event.START_CONTAINER, request)
-            found.state = pb.CONTAINER_RUNNING
+            created.state = pb.CONTAINER_RUNNING
             request.container.state = pb.CONTAINER_RUNNING
             self._tell(Event.POST_START_CONTAINER, request)
 
     def update_container(self, container: str, resources: pb.LinuxResources) -> pb.Container:
         """Change a container's resources, as the kubelet does; return it with what plugins have added. RefusedError."""
         with self._changed:
-            found = self._containers[container]
-            pod = self._pods[found.pod_sandbox_id]
+            updated = self._containers[container]
+            pod = self._pods[updated.pod_sandbox_id]
             wanted = pb.ContainerUpdate(container_id=container)
             wanted.linux.resources.CopyFrom(resources)
-            request = pb.UpdateContainerRequest(pod=pod, container=found, linux_resources=resources)
+            request = pb.UpdateContainerRequest(pod=pod, container=updated, linux_resources=resources)
             self._merge(Event.UPDATE_CONTAINER, request, [wanted])
-            self._tell(Event.POST_UPDATE_CONTAINER, pb.ContainerEvent(pod=pod, container=found))
-            return found
+            self._tell(Event.POST_UPDATE_CONTAINER, pb.ContainerEvent(pod=pod, container=updated))
+            return updated
 
     def stop_container(self, container: str) -> None:
         """Stop a container; plugins may update others. RefusedError."""
         with self._changed:
-            found = self._containers[container]
-            found.state = pb.CONTAINER_STOPPED
-            request = pb.StopContainerRequest(pod=self._pods[found.pod_sandbox_id], container=found)
+            stopped = self._containers[container]
+            stopped.state = pb.CONTAINER_STOPPED
+            request = pb.StopContainerRequest(pod=self._pods[stopped.pod_sandbox_id], container=stopped)
             self._merge(Event.STOP_CONTAINER, request, [])
 
     def remove_container(self, container: str) -> None:
         """Remove a container; RefusedError."""
         with self._changed:
-            found = self._containers[container]
-            request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
+            removed = self._containers[container]
+            request = pb.ContainerEvent(pod=self._pods[removed.pod_sandbox_id], container=removed)
             self._tell(Event.REMOVE_CONTAINER, request)
             del self._containers[container]
 
@@ -268,13 +262,10 @@ class NriRuntime:
     def _merge(self, event: Event, request: Any, first: list[pb.ContainerUpdate]) -> None:
         """Send an event whose answers have updates, and apply them after `first`."""
         merged = MergedAnswers()
-        try:
-            for plugin in list(self._plugins):
-                answer = self._send(plugin, event, request)
-                if answer is not None:
-                    merged.update(plugin.name, answer.update)
-        except ConflictError as error:
-            raise RefusedError(str(error)) from error
+        for plugin in list(self._plugins):
+            answer = self._send(plugin, event, request)
+            if answer is not None:
+                merged.update(plugin.name, answer.update)
         self._apply([*first, *merged.updates.values()])
 
     def _validate(self, pod: pb.PodSandbox, container: pb.Container, merged: MergedAnswers) -> None:
@@ -294,7 +285,7 @@ class NriRuntime:
             except RefusedError as error:
                 log.info("%s", error)
 
-    def _apply(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+    def _apply(self, updates: Iterable[pb.ContainerUpdate]) -> None:
         """Change containers; unknown ones are skipped."""
         for update in updates:
             if container := self._containers.get(update.container_id):
@@ -303,7 +294,6 @@ class NriRuntime:
                 adjust.linux.resources.CopyFrom(update.linux.resources)
                 merged.adjust("", adjust)
                 self._resources_changed(container)
-        return []
 
     def _drop(self, plugin: PluginConnection) -> None:
         self._plugins = [other for other in self._plugins if other is not plugin]
@@ -313,10 +303,10 @@ class NriRuntime:
         plugin.close()
         self._changed.notify_all()
 
-    def _update(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+    def _update(self, updates: Iterable[pb.ContainerUpdate]) -> None:
         """Change containers outside an event, as a plugin asks."""
         with self._changed:
-            return self._apply(updates)
+            self._apply(updates)
 
     def _accept(self, listener: socket.socket) -> None:
         """Take in one plugin at a time, as containerd does."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.simulator.nri import ConflictError
+from dra_sdk.tools.simulator.nri import PluginConflictError
 from dra_sdk.tools.simulator.nri.merging import MergedAnswers
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -75,7 +75,7 @@ CONFLICTS: dict[str, pb.ContainerAdjustment] = {
 def test_two_plugins_may_not_set_the_same(what: str) -> None:
     answers = merged()
     answers.adjust("10-a", CONFLICTS[what])
-    with pytest.raises(ConflictError, match=f"^plugins 10-a and 20-b both set {what} of container c0$"):
+    with pytest.raises(PluginConflictError, match=f"^plugins 10-a and 20-b both set {what} of container c0$"):
         answers.adjust("20-b", CONFLICTS[what])
 
 
@@ -133,12 +133,12 @@ def test_updates_conflict_unless_they_ignore_failures() -> None:
     answers.update("10-a", [update("c1", cpus="1")])
     answers.update("20-b", [update("c1", cpus="2", mems="0", ignore_failure=True)])
     assert answers.updates == {"c1": update("c1", cpus="1")}
-    with pytest.raises(ConflictError, match="plugins 10-a and 20-b both set cpu cpus of container c1"):
+    with pytest.raises(PluginConflictError, match="plugins 10-a and 20-b both set cpu cpus of container c1"):
         answers.update("20-b", [update("c1", cpus="2")])
     answers.update("30-c", [update("c1", mems="0")])  # what was ignored owns nothing
     assert answers.updates["c1"].linux.resources.cpu.mems == "0"
 
 
 def test_the_container_that_is_created_cannot_be_updated() -> None:
-    with pytest.raises(ConflictError, match="plugin 10-a asked for an update of c0 during its creation"):
+    with pytest.raises(PluginConflictError, match="plugin 10-a asked for an update of c0 during its creation"):
         merged().update("10-a", [update("c0", cpus="1")])
