@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.errors import DraError
 from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
-from dra_sdk.tools.scheduling.cluster.claim_controller import FINALIZER, deallocated, with_status, without_consumers
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    FINALIZER,
+    claim_consumers,
+    deallocated,
+    owner_uids,
+    with_status,
+    without_consumers,
+)
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
 from dra_sdk.tools.scheduling.cluster.snapshot import object_key
 from dra_sdk.tools.simulator.local import retry_on_conflict
@@ -75,14 +82,14 @@ class Scheduler:
         after = retry_on_conflict(lambda: self._write_status_without(uid, name, namespace))
         finalizers = after["metadata"].get("finalizers", [])
         retry_on_conflict(lambda: self._write_finalizers(finalizers, name, namespace))
-        if _owned(after, uid):
+        if uid in owner_uids(after):
             self._api.delete("resourceclaims", name, namespace)
 
     def _write_status_without(self, uid: str, name: str, namespace: str) -> JSON:
         """Return the claim with the status that it has without this pod, and its finalizers."""
         claim = self._api.get("resourceclaims", name, namespace)
         scheduled = FINALIZER in claim["metadata"].get("finalizers", [])
-        if _owned(claim, uid):
+        if uid in owner_uids(claim):
             after = deallocated(claim)
         else:
             after = without_consumers(claim, [uid]) if scheduled else _unreserved(claim, uid)
@@ -128,12 +135,8 @@ class Scheduler:
             self._api.patch("pods", {"status": status}, name, namespace, subresource="status")
 
 
-def _owned(claim: JSON, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in claim["metadata"].get("ownerReferences", []))
-
-
 def _unreserved(claim: JSON, uid: str) -> JSON:
-    users = (claim.get("status") or {}).get("reservedFor") or []
+    users = claim_consumers(claim)
     left = [user for user in users if user["uid"] != uid]
     return with_status(claim, reservedFor=left or None) if left != users else claim
 

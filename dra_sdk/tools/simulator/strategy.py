@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.simulator import metadata, statuses
 from dra_sdk.wire.validation import validate
 from dra_sdk.wire.validation.decoding import GROUP, decoded, without_disabled
@@ -89,8 +90,8 @@ class Strategy:
 def _admin_field(obj: JSON, old: JSON | None, subresource: str) -> str:
     """Return the field that newly asks for admin access, "" if there is none."""
     if subresource == "status":
-        index = _first(_results(obj), "adminAccess")
-        had = old is not None and _first(_results(old), "adminAccess") is not None
+        index = _first(claim_results(obj), "adminAccess")
+        had = old is not None and _first(claim_results(old), "adminAccess") is not None
         return "" if index is None or had else f"status.allocation.devices.results[{index}].adminAccess"
     if old is not None or obj["kind"] not in _NAMESPACED:
         return ""
@@ -105,11 +106,6 @@ def _first(items: list[JSON], flag: str) -> int | None:
     return next((index for index, item in enumerate(items) if item.get(flag)), None)
 
 
-def _results(claim: JSON) -> list[JSON]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return (allocation.get("devices") or {}).get("results") or []
-
-
 def _prepare_for_update(obj: JSON, old: JSON, subresource: str) -> None:
     if obj["kind"] == "ResourceClaim" and subresource == "status":
         _drop_deallocated(obj, old)
@@ -119,7 +115,7 @@ def _prepare_for_update(obj: JSON, old: JSON, subresource: str) -> None:
 
 def _drop_deallocated(claim: JSON, old: JSON) -> None:
     """Drop the device statuses of devices that are no longer allocated."""
-    lost = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
+    lost = {*map(_device_id, claim_results(old))} - {*map(_device_id, claim_results(claim))}
     status = claim.get("status") or {}
     if "devices" in status:
         status["devices"] = [device for device in status["devices"] if _device_id(device) not in lost]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.claim import base_request
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.simulator.kubelet import pods
 from dra_sdk.tools.simulator.kubelet.records import Finding, KubeletError, PodClaimError
 from dra_sdk.tools.simulator.statuses import StatusError
@@ -117,7 +118,7 @@ def findings(claim: JSON, devices: Iterable[PreparedDevice]) -> Iterator[Finding
     """Compare the devices that drivers answered for a claim with its allocation."""
     name = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for device in devices:
-        for rule, why in _broken_rules(pods.allocation_results(claim), device):
+        for rule, why in _broken_rules(claim_results(claim), device):
             yield Finding(rule, device.driver, name, f"device {device.pool}/{device.device}: {why}")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dra_sdk.model.claim import ClaimRef
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results, owner_uids
 from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
 from dra_sdk.tools.simulator.kubelet.records import PodClaimError, claim_name
 
@@ -103,8 +104,7 @@ def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
     """Return the claim as the kubelet keeps it; `PodClaimError` if the pod may not use it or it is not allocated."""
     metadata, status, uid = claim["metadata"], claim.get("status", {}), pod["metadata"]["uid"]
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
-    owners = [owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")]
-    if pod_claim.generated and uid not in owners:
+    if pod_claim.generated and uid not in owner_uids(claim):
         why = f"ResourceClaim {claim_name(ref)} was not created for pod {_key(pod)} (pod is not owner)"
         raise PodClaimError("claim-owner", why, claim=claim_name(ref))
     if uid not in [consumer["uid"] for consumer in status.get("reservedFor", [])]:
@@ -112,14 +112,8 @@ def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
         raise PodClaimError("claim-reserved", why, claim=claim_name(ref))
     if "allocation" not in status:
         raise PodClaimError("claim-allocated", f"ResourceClaim {ref.name}: not allocated", claim=claim_name(ref))
-    drivers = dict.fromkeys(result["driver"] for result in allocation_results(claim))
+    drivers = dict.fromkeys(result["driver"] for result in claim_results(claim))
     return ClaimInfo(ref, dict.fromkeys(drivers, ()))
-
-
-def allocation_results(claim: JSON) -> list[JSON]:
-    """`status.allocation.devices.results` of a claim."""
-    results: list[JSON] = claim["status"]["allocation"].get("devices", {}).get("results", [])
-    return results
 
 
 def container_requests(pod: JSON) -> dict[str, tuple[ContainerRequest, ...]]:
