@@ -175,12 +175,12 @@ def _without_config(file: Path, version: str) -> Finding:
     return Finding("unknown", "CDI", f"by default {default}, but there is no {file} here", remedy)
 
 
-def _plugin(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return dict(config.get("plugins", {}).get(name, {}))
+def _cri_table(config: Mapping[str, Any]) -> str:
+    return _CRI.get(config.get("version", 1), _CRI[2])
 
 
 def _cri(config: Mapping[str, Any]) -> dict[str, Any]:
-    return _plugin(config, _CRI.get(config.get("version", 1), _CRI[2]))
+    return dict(config.get("plugins", {}).get(_cri_table(config), {}))
 
 
 def _cdi(config: Mapping[str, Any], file: Path, version: str) -> Finding:
@@ -192,25 +192,21 @@ def _cdi(config: Mapping[str, Any], file: Path, version: str) -> Finding:
         )
     if enabled or (enabled is None and (config.get("version") == 3 or _major(version) >= _CONTAINERD_2)):  # noqa: PLR2004
         return Finding("ok", "CDI", "on in containerd")
-    table = _CRI.get(config.get("version", 1), _CRI[2])
-    return Finding(
-        "missing",
-        "CDI",
-        f"off in {file}",
-        f"set enable_cdi = true in its table plugins.'{table}', and restart containerd",
-    )
+    remedy = f"set enable_cdi = true in its table plugins.'{_cri_table(config)}', and restart containerd"
+    return Finding("missing", "CDI", f"off in {file}", remedy)
 
 
 def _cdi_directory(config: Mapping[str, Any], cdi: Path) -> Finding:
     read = [str(directory) for directory in _cri(config).get("cdi_spec_dirs", _CDI_DIRS)]
     subject = "cdi_spec_dirs"
-    if any(
-        os.path.normpath(directory).replace("/var/run/", "/run/") == os.path.normpath(cdi).replace("/var/run/", "/run/")
-        for directory in read
-    ):
+    if _normal(str(cdi)) in map(_normal, read):
         return Finding("ok", subject, f"containerd reads {cdi}")
     remedy = f"add {cdi} to cdi_spec_dirs and restart containerd, or give --cdi-dir one of these"
     return Finding("missing", subject, f"containerd reads {', '.join(read)}, not {cdi}", remedy)
+
+
+def _normal(directory: str) -> str:
+    return os.path.normpath(directory).replace("/var/run/", "/run/")
 
 
 def _nri(path: Path, *, needed: bool) -> Finding:
@@ -230,8 +226,8 @@ def _nri(path: Path, *, needed: bool) -> Finding:
 
 
 def _major(version: str) -> int:
-    found = re.match(r"v?(\d+)", version)
-    return int(found[1]) if found else 0
+    match = re.match(r"v?(\d+)", version)
+    return int(match[1]) if match else 0
 
 
 # -- the kubelet and the API server

@@ -58,11 +58,6 @@ class _Block:
     otherwise: list[_Block] = field(default_factory=list)
 
 
-def truth(value: Any) -> bool:
-    """Whether a value is not empty: not false, 0, nil, "", and no empty map or list."""
-    return bool(value)
-
-
 class Template:
     """One parsed file.
 
@@ -229,8 +224,9 @@ class _Evaluation:
                 return shown(value)
             except TypeError as error:
                 raise self._error(block, str(error)) from error
-        chosen = block.body if truth(value) else block.otherwise
-        return self._inside(block, chosen, value if block.kind == "with" and truth(value) else self._dot, (value,))
+        # What is empty in Go is false in Python too: false, 0, nil, "", a map and a list without items.
+        chosen = block.body if value else block.otherwise
+        return self._inside(block, chosen, value if block.kind == "with" and value else self._dot, (value,))
 
     def _range(self, block: _Block, value: Any) -> str:
         pairs = sorted(value.items()) if isinstance(value, Mapping) else list(enumerate(value or ()))

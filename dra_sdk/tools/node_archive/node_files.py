@@ -175,28 +175,29 @@ def capture(
     system = os.uname()
     source = {"kernel": system.release, "machine": system.machine, "withIds": with_ids, "sdk": version("dra-sdk")}
     with _TimedReader() as reader:
-        walk = _Walk(root, Captured(with_ids=with_ids, source=source), read or reader.read)
+        captured = Captured(with_ids=with_ids, source=source)
+        walk = _Walk(root, captured, read or reader.read)
         for pattern in patterns:
             for path in sorted(root.glob(pattern.lstrip("/"))):
                 walk.add("/" + str(path.relative_to(root)))
-    return walk.found if with_ids else _without_identifiers(walk.found)
+    return captured if with_ids else _without_identifiers(captured)
 
 
-def write_archive(found: Captured, path: Path) -> None:
+def write_archive(captured: Captured, path: Path) -> None:
     """Write an archive; the same content gives the same bytes. OSError if the file cannot be written."""
     content = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=content, mode="wb", filename="", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        _add(tar, MANIFEST, tarfile.REGTYPE, found.manifest().encoded())
-        for name in sorted(found.directories):
+        _add(tar, MANIFEST, tarfile.REGTYPE, captured.manifest().encoded())
+        for name in sorted(captured.directories):
             _add(tar, name.lstrip("/"), tarfile.DIRTYPE)
-        files = found.files | dict.fromkeys(found.devices, b"")
+        files = captured.files | dict.fromkeys(captured.devices, b"")
         for name in sorted(files):
             _add(tar, name.lstrip("/"), tarfile.REGTYPE, files[name])
-        for name in sorted(found.links):
-            _add(tar, name.lstrip("/"), tarfile.SYMTYPE, target=found.links[name])
+        for name in sorted(captured.links):
+            _add(tar, name.lstrip("/"), tarfile.SYMTYPE, target=captured.links[name])
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_bytes(content.getvalue())
@@ -215,11 +216,11 @@ def _add(tar: tarfile.TarFile, name: str, kind: bytes, content: bytes = b"", tar
 
 
 class _Walk:
-    """Reads directories, files and links below `root` into `found`; follows no link."""
+    """Reads directories, files and links below `root` into `captured`; follows no link."""
 
-    def __init__(self, root: Path, found: Captured, read: Callable[[Path], bytes]) -> None:
-        self.found = found
+    def __init__(self, root: Path, captured: Captured, read: Callable[[Path], bytes]) -> None:
         self._root = root
+        self._captured = captured
         self._read = read
         self._seen: set[str] = set()
         self._size = 0
@@ -238,7 +239,7 @@ class _Walk:
             try:
                 left += self._add_one(member)
             except OSError as error:
-                self.found.left_out[member] = f"cannot be read: {error.strerror or error}"
+                self._captured.left_out[member] = f"cannot be read: {error.strerror or error}"
 
     def _add_one(self, path: str) -> Iterable[str]:
         """Add one path; what is to be added next."""
@@ -247,16 +248,16 @@ class _Walk:
             return self._add_link(path)
         if stat.S_ISDIR(status.st_mode):
             names = sorted((entry.name for entry in self._where(path).iterdir()), reverse=True)
-            self.found.directories.add(path)
+            self._captured.directories.add(path)
             return [f"{path}/{name}" for name in names if not any(fnmatch(name, pattern) for pattern in _SKIPPED)]
         if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
             kind = "c" if stat.S_ISCHR(status.st_mode) else "b"
             numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
-            self.found.devices[path] = HostDevice(kind, *numbers, stat.S_IMODE(status.st_mode))
+            self._captured.devices[path] = HostDevice(kind, *numbers, stat.S_IMODE(status.st_mode))
         elif stat.S_ISREG(status.st_mode) and not path.startswith("/dev/"):
             self._add_file(path, stat.S_IMODE(status.st_mode))
         else:
-            self.found.left_out[path] = "is a file, a socket or a pipe, not a device node"
+            self._captured.left_out[path] = "is a file, a socket or a pipe, not a device node"
         return ()
 
     def _add_link(self, path: str) -> Iterator[str]:
@@ -264,13 +265,13 @@ class _Walk:
         if target.startswith("/"):
             target = posixpath.relpath(target, posixpath.dirname(path))
         if problem := link_problem(path.lstrip("/"), target):
-            self.found.left_out[path] = f"is a link that {problem}"
+            self._captured.left_out[path] = f"is a link that {problem}"
             return
         device = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if device.startswith(_VIRTUAL):
-            self.found.left_out[path] = "is a virtual device"
+            self._captured.left_out[path] = "is a virtual device"
             return
-        self.found.links[path] = target
+        self._captured.links[path] = target
         if _WITH_LINKED_DEVICES.fullmatch(path) and device.startswith("/sys/devices/"):
             yield device
             with suppress(OSError):  # not every device has a parent
@@ -281,9 +282,9 @@ class _Walk:
         name = posixpath.basename(path)
         refused = next((reason for pattern, reason in _NEVER_READ.items() if fnmatch(name, pattern)), "")
         if not mode & _READABLE:  # as `unbind`, to which a driver writes
-            self.found.files[path] = b""
+            self._captured.files[path] = b""
         elif refused or not mode & stat.S_IROTH:
-            self.found.left_out[path] = refused or "only root may read it"
+            self._captured.left_out[path] = refused or "only root may read it"
         else:
             self._add_content(path, self._read(self._where(path)))
 
@@ -291,7 +292,7 @@ class _Walk:
         if posixpath.basename(path) == "config" and b"\0" in content:
             content = content[:_CONFIG_HEADER]
         elif b"\0" in content or not _is_text(content):
-            self.found.left_out[path] = "is binary"
+            self._captured.left_out[path] = "is binary"
             return
         elif path == "/proc/cmdline":
             parameters = content.split()
@@ -299,16 +300,16 @@ class _Walk:
         elif path == "/proc/modules":
             content = _ADDRESS.sub(" 0x0000000000000000", content.decode()).encode()
         if len(content) > MAX_FILE:
-            self.found.left_out[path] = f"has more than {MAX_FILE >> 20} MiB"
+            self._captured.left_out[path] = f"has more than {MAX_FILE >> 20} MiB"
         elif self._size + len(content) > MAX_CONTENT:
             self._full(path, f"the files of an archive have at most {MAX_CONTENT >> 20} MiB together")
         else:
             self._size += len(content)
-            self.found.files[path] = content
+            self._captured.files[path] = content
 
     def _full(self, path: str, limit: str) -> None:
-        self.found.complete = False
-        self.found.left_out[path] = limit
+        self._captured.complete = False
+        self._captured.left_out[path] = limit
 
     def _where(self, path: str) -> Path:
         return self._root / path.lstrip("/")

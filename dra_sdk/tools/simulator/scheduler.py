@@ -204,13 +204,12 @@ def _claim_config(claim: JSON, devices: Sequence[AllocatedDevice]) -> Iterator[J
 
 def class_name(claim: JSON, request: str) -> str:
     """Return the device class of `request` or `request/subrequest`; `KeyError` if the claim has no such request."""
-    base, _, sub = request.partition("/")
+    names: dict[str, str] = {}
     for entry in claim["spec"].get("devices", {}).get("requests", []):
-        if entry["name"] != base:
-            continue
-        if not sub and "exactly" in entry:
-            return str(entry["exactly"]["deviceClassName"])
+        if "exactly" in entry:
+            names[entry["name"]] = entry["exactly"]["deviceClassName"]
         for alternative in entry.get("firstAvailable", []):
-            if alternative["name"] == sub:
-                return str(alternative["deviceClassName"])
-    raise KeyError(f"claim {claim['metadata']['name']} has no request {request!r}")
+            names[f"{entry['name']}/{alternative['name']}"] = alternative["deviceClassName"]
+    if request not in names:
+        raise KeyError(f"claim {claim['metadata']['name']} has no request {request!r}")
+    return names[request]

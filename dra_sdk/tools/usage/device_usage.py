@@ -120,8 +120,8 @@ class DeviceUsage:
     def capacity(self, name: str) -> Quantity | None:
         """Return a capacity, with or without the driver's domain; None if it has none."""
         capacity = self.spec.get("capacity") or {}
-        found = capacity.get(name) or capacity.get(f"{self.driver}/{name}")
-        return Quantity(str(found["value"])) if found else None
+        amount = capacity.get(name) or capacity.get(f"{self.driver}/{name}")
+        return Quantity(str(amount["value"])) if amount else None
 
     def consumed(self, name: str) -> Quantity:
         """How much of a capacity its holders consume together."""
@@ -226,8 +226,8 @@ def _is_part(
 
 def _attribute(spec: Mapping[str, Any], driver: str, name: str) -> Any:
     attributes = spec.get("attributes") or {}
-    found = attributes.get(name) or attributes.get(f"{driver}/{name}") or {}
-    return next(iter(found.values()), None)
+    attribute = attributes.get(name) or attributes.get(f"{driver}/{name}") or {}
+    return next(iter(attribute.values()), None)
 
 
 def _consumed_counters(spec: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fraction]]:
