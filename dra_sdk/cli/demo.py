@@ -71,10 +71,10 @@ def _run_steps(driver: Driver, root: Path) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator.nri import NriRuntime  # noqa: PLC0415 (with the simulator)
-    from dra_sdk.tools.simulator.oci import NodeDevices  # noqa: PLC0415 (with the simulator)
+    from dra_sdk.tools.simulator.oci import NodeDeviceFiles  # noqa: PLC0415 (with the simulator)
 
     name = driver.info.name
-    with EmbeddedCluster(host=NodeDevices(root)) as cluster:
+    with EmbeddedCluster(host=NodeDeviceFiles(root)) as cluster:
         nri_socket = cluster.registry_dir.parent / "nri.sock"  # of a runtime without containers, not this machine's
         settings = Settings(
             node_name=cluster.node_name,

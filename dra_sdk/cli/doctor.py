@@ -20,7 +20,7 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader.finding import iter_drivers
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.texts import counted
-from dra_sdk.tools.doctor import Finding, NodePaths, examine
+from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
 
 _NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root"})
 
@@ -84,7 +84,7 @@ def _client(settings: Settings) -> KubeClient | None:
         return None
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[Diagnosis]) -> None:
     for each in findings:
         print(printable(f"{each.status:8}{each.subject}: {each.found}"))
         if each.remedy:

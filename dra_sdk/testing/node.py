@@ -26,7 +26,7 @@ from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
-from dra_sdk.tools.node_archive import MANIFEST, HostDevice, Manifest, capture, extract, write_archive
+from dra_sdk.tools.node_archive import MANIFEST, ArchiveManifest, HostDevice, capture, extract, write_archive
 
 _BOOT_IDS = itertools.count(1)
 _INTERVAL: Final = 0.02
@@ -144,7 +144,7 @@ class FakeNode:
 
     def write_manifest(self) -> None:
         """Write the device nodes into `root`, so that commands with `--host-root` find them."""
-        self.file(f"/{MANIFEST}", Manifest(devices=self._devices).encoded())
+        self.file(f"/{MANIFEST}", ArchiveManifest(devices=self._devices).encoded())
 
     def _vfio_group(self, path: str, minor: int) -> None:
         self.device_node(path, major=_VFIO_MAJOR, minor=minor)

@@ -43,7 +43,7 @@ _MINIMUM: Final = "Kubernetes 1.34 or later serves resource.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """The result of one check.
 
     status: ok, missing, or unknown: it cannot be seen from here.
@@ -76,7 +76,7 @@ class NodePaths:
     root: Path = Path("/")
 
 
-def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool = False) -> list[Finding]:
+def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool = False) -> list[Diagnosis]:
     """All checks, in the order in which a reader would mend what is missing.
 
     api: None if no credentials were found. nri: whether a driver of this node needs NRI.
@@ -95,7 +95,7 @@ def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool 
 # -- the node's files
 
 
-def directories(paths: NodePaths) -> Iterator[Finding]:
+def directories(paths: NodePaths) -> Iterator[Diagnosis]:
     """Yield the directories that a driver writes to."""
     yield _writable(
         paths.registry,
@@ -105,43 +105,43 @@ def directories(paths: NodePaths) -> Iterator[Finding]:
     yield _writable(paths.cdi, "make it, or mount it into the pod; the runtime must read it (cdi_spec_dirs)")
 
 
-def _writable(path: Path, remedy: str) -> Finding:
+def _writable(path: Path, remedy: str) -> Diagnosis:
     subject = f"directory {path}"
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return Finding("missing", subject, "does not exist", remedy)
+        return Diagnosis("missing", subject, "does not exist", remedy)
     except OSError as error:
-        return Finding("unknown", subject, error.strerror or str(error), "run it as root")
+        return Diagnosis("unknown", subject, error.strerror or str(error), "run it as root")
     if not stat.S_ISDIR(mode):
-        return Finding("missing", subject, "is no directory", remedy)
+        return Diagnosis("missing", subject, "is no directory", remedy)
     if not os.access(path, os.W_OK | os.X_OK):
-        return Finding("missing", subject, f"user {os.geteuid()} may not write there", "run the driver as root")
-    return Finding("ok", subject, "can be written")
+        return Diagnosis("missing", subject, f"user {os.geteuid()} may not write there", "run the driver as root")
+    return Diagnosis("ok", subject, "can be written")
 
 
 # -- the container runtime
 
 
-def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[Finding]:
+def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[Diagnosis]:
     """CDI and NRI of the runtime. `version` is that of the Node's status, such as `containerd://2.1.4`, or empty."""
     name, _, number = version.partition("://")
     file = paths.root / CONTAINERD_CONFIG
     if name == "cri-o":
-        yield Finding(
+        yield Diagnosis(
             "ok",
             "CDI",
             f"CRI-O {number} has it on; it reads {' and '.join(_CDI_DIRS)} unless cdi_spec_dirs says otherwise",
         )
     elif name not in {"containerd", ""}:
-        yield Finding("unknown", "CDI", f"the runtime is {version}", "see its documentation for CDI")
+        yield Diagnosis("unknown", "CDI", f"the runtime is {version}", "see its documentation for CDI")
     else:
         try:
             config = read_containerd(file, paths.root)
         except FileNotFoundError:
             yield _without_config(file, number)
         except (OSError, tomllib.TOMLDecodeError) as error:
-            yield Finding("unknown", "CDI", f"cannot read {file}: {error}", "mend the file, or run it as root")
+            yield Diagnosis("unknown", "CDI", f"cannot read {file}: {error}", "mend the file, or run it as root")
         else:
             yield _cdi(config, file, number)
             yield _cdi_directory(config, paths.cdi)
@@ -166,13 +166,13 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return {**below, **both}
 
 
-def _without_config(file: Path, version: str) -> Finding:
+def _without_config(file: Path, version: str) -> Diagnosis:
     """Return a finding for an absent file: it may be elsewhere, or not visible in a pod; only the default is known."""
     default = "on in containerd 2, off in 1.7"
     if version:
         default = f"{'on' if _major(version) >= _CONTAINERD_2 else 'off'} in containerd {version}"
     remedy = "mount the host's root and give --host-root; k3s and others keep the file elsewhere"
-    return Finding("unknown", "CDI", f"by default {default}, but there is no {file} here", remedy)
+    return Diagnosis("unknown", "CDI", f"by default {default}, but there is no {file} here", remedy)
 
 
 def _cri_table(config: Mapping[str, Any]) -> str:
@@ -183,33 +183,33 @@ def _cri(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(config.get("plugins", {}).get(_cri_table(config), {}))
 
 
-def _cdi(config: Mapping[str, Any], file: Path, version: str) -> Finding:
+def _cdi(config: Mapping[str, Any], file: Path, version: str) -> Diagnosis:
     enabled = _cri(config).get("enable_cdi")
     if enabled is None and not version and config.get("version") != 3:  # noqa: PLR2004 (the form of containerd 2)
         remedy = "on in containerd 2, off in 1.7; set enable_cdi = true to be sure"
-        return Finding(
+        return Diagnosis(
             "unknown", "CDI", f"{file} does not say enable_cdi, and the runtime's version is not known", remedy
         )
     if enabled or (enabled is None and (config.get("version") == 3 or _major(version) >= _CONTAINERD_2)):  # noqa: PLR2004
-        return Finding("ok", "CDI", "on in containerd")
+        return Diagnosis("ok", "CDI", "on in containerd")
     remedy = f"set enable_cdi = true in its table plugins.'{_cri_table(config)}', and restart containerd"
-    return Finding("missing", "CDI", f"off in {file}", remedy)
+    return Diagnosis("missing", "CDI", f"off in {file}", remedy)
 
 
-def _cdi_directory(config: Mapping[str, Any], cdi: Path) -> Finding:
+def _cdi_directory(config: Mapping[str, Any], cdi: Path) -> Diagnosis:
     read = [str(directory) for directory in _cri(config).get("cdi_spec_dirs", _CDI_DIRS)]
     subject = "cdi_spec_dirs"
     if _normal(str(cdi)) in map(_normal, read):
-        return Finding("ok", subject, f"containerd reads {cdi}")
+        return Diagnosis("ok", subject, f"containerd reads {cdi}")
     remedy = f"add {cdi} to cdi_spec_dirs and restart containerd, or give --cdi-dir one of these"
-    return Finding("missing", subject, f"containerd reads {', '.join(read)}, not {cdi}", remedy)
+    return Diagnosis("missing", subject, f"containerd reads {', '.join(read)}, not {cdi}", remedy)
 
 
 def _normal(directory: str) -> str:
     return os.path.normpath(directory).replace("/var/run/", "/run/")
 
 
-def _nri(path: Path, *, needed: bool) -> Finding:
+def _nri(path: Path, *, needed: bool) -> Diagnosis:
     remedy = (
         f"containerd: disable = false in plugins.'{_NRI}'; CRI-O: enable_nri = true; both have it on in later releases"
     )
@@ -220,9 +220,9 @@ def _nri(path: Path, *, needed: bool) -> Finding:
     except OSError as error:
         problem = f"nobody listens at {path} ({error.strerror or error})"
         if needed:
-            return Finding("missing", "NRI", problem, remedy)
-        return Finding("unknown", "NRI", f"{problem}; only drivers that pin or adjust containers need it", remedy)
-    return Finding("ok", "NRI", f"the runtime listens at {path}")
+            return Diagnosis("missing", "NRI", problem, remedy)
+        return Diagnosis("unknown", "NRI", f"{problem}; only drivers that pin or adjust containers need it", remedy)
+    return Diagnosis("ok", "NRI", f"the runtime listens at {path}")
 
 
 def _major(version: str) -> int:
@@ -233,16 +233,16 @@ def _major(version: str) -> int:
 # -- the kubelet and the API server
 
 
-def kubelet_gates(directory: Path) -> Iterator[Finding]:
+def kubelet_gates(directory: Path) -> Iterator[Diagnosis]:
     """Feature gates in the kubelet's configuration file."""
     file, subject = directory / "config.yaml", "feature gates of the kubelet"
     try:
         config = yaml.safe_load(file.read_text())
     except FileNotFoundError:
-        yield Finding("unknown", subject, f"there is no {file}", "look at the kubelet's --config and --feature-gates")
+        yield Diagnosis("unknown", subject, f"there is no {file}", "look at the kubelet's --config and --feature-gates")
         return
     except (OSError, yaml.YAMLError) as error:
-        yield Finding("unknown", subject, f"cannot read {file}: {error}", "run it as root")
+        yield Diagnosis("unknown", subject, f"cannot read {file}: {error}", "run it as root")
         return
     gates = config.get("featureGates") if isinstance(config, dict) else None
     off = [
@@ -251,40 +251,42 @@ def kubelet_gates(directory: Path) -> Iterator[Finding]:
         if name.startswith(("DRA", "DynamicResource", "KubeletPlugins")) and not on
     ]
     for name in off:
-        yield Finding("missing", subject, f"{file} turns {name} off", f"remove {name} from featureGates")
+        yield Diagnosis("missing", subject, f"{file} turns {name} off", f"remove {name} from featureGates")
     if not off:
-        yield Finding("ok", subject, f"{file} turns none for DRA off; flags of the kubelet are not seen")
+        yield Diagnosis("ok", subject, f"{file} turns none for DRA off; flags of the kubelet are not seen")
 
 
-def _node(api: KubeApi | None, name: str) -> tuple[dict[str, Any], list[Finding]]:
+def _node(api: KubeApi | None, name: str) -> tuple[dict[str, Any], list[Diagnosis]]:
     """Return the Node object, and what is found about the API server and about the node."""
     if api is None:
         return {}, [
-            Finding("unknown", "API server", "there are no credentials", "give --kubeconfig, or run it in a pod")
+            Diagnosis("unknown", "API server", "there are no credentials", "give --kubeconfig, or run it in a pod")
         ]
     try:
         release = str(api.get("/version").get("gitVersion", ""))
     except ApiError as error:
-        return {}, [Finding("missing", "API server", str(error), "check the address, the certificate and the network")]
+        return {}, [
+            Diagnosis("missing", "API server", str(error), "check the address, the certificate and the network")
+        ]
     findings = [*_served(api, release)]
     try:
         node = api.get(f"/api/v1/nodes/{name}")
     except ApiError as error:
         remedy = "set NODE_NAME from spec.nodeName, or give --node-name; the account needs `get` of nodes"
-        return {}, [*findings, Finding("missing", f"Node {name}", str(error), remedy)]
+        return {}, [*findings, Diagnosis("missing", f"Node {name}", str(error), remedy)]
     return node, [*findings, _kubelet_version(node, name)]
 
 
-def _served(api: KubeApi, release: str) -> Iterator[Finding]:
+def _served(api: KubeApi, release: str) -> Iterator[Diagnosis]:
     try:
         api.get("/apis/resource.k8s.io/v1")
         profile = ServerProfile.of(release)
     except (ApiError, SettingsError) as error:
-        yield Finding("missing", "API server", f"{release} does not serve resource.k8s.io/v1: {error}", _MINIMUM)
+        yield Diagnosis("missing", "API server", f"{release} does not serve resource.k8s.io/v1: {error}", _MINIMUM)
         return
-    yield Finding("ok", "API server", f"{release} serves resource.k8s.io/v1")
+    yield Diagnosis("ok", "API server", f"{release} serves resource.k8s.io/v1")
     if off := [name for name in GATES if name not in profile.gates and GATES[name][0] <= profile.minor]:
-        yield Finding(
+        yield Diagnosis(
             "unknown",
             "feature gates of the API server",
             f"off in {release} unless switched on: {', '.join(off)}",
@@ -292,18 +294,18 @@ def _served(api: KubeApi, release: str) -> Iterator[Finding]:
         )
 
 
-def _kubelet_version(node: Mapping[str, Any], name: str) -> Finding:
+def _kubelet_version(node: Mapping[str, Any], name: str) -> Diagnosis:
     version = str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
     match = re.match(r"v?(\d+)\.(\d+)", version)
     subject = f"kubelet of {name}"
     if match is None:
-        return Finding("unknown", subject, "the Node does not tell its version", "kubelet --version on the node")
+        return Diagnosis("unknown", subject, "the Node does not tell its version", "kubelet --version on the node")
     if (int(match[1]), int(match[2])) < _OLDEST_KUBELET:
-        return Finding("missing", subject, f"is {version}", "upgrade it to 1.34 or later")
-    return Finding("ok", subject, f"is {version}")
+        return Diagnosis("missing", subject, f"is {version}", "upgrade it to 1.34 or later")
+    return Diagnosis("ok", subject, f"is {version}")
 
 
-def permissions(api: KubeApi) -> Iterator[Finding]:
+def permissions(api: KubeApi) -> Iterator[Diagnosis]:
     """Yield what the account of these credentials may do, of what a driver asks for."""
     refused = []
     for group, resource, verb in PERMISSIONS:
@@ -316,12 +318,12 @@ def permissions(api: KubeApi) -> Iterator[Finding]:
         try:
             answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
         except ApiError as error:
-            yield Finding("unknown", "permissions", str(error), "kubectl auth can-i --list as the driver's account")
+            yield Diagnosis("unknown", "permissions", str(error), "kubectl auth can-i --list as the driver's account")
             return
         if not answer.get("status", {}).get("allowed"):
             refused.append(f"{verb} {resource}")
     if refused:
         remedy = "apply the objects of `dra-sdk manifests DRIVER`, and use its account"
-        yield Finding("missing", "permissions", f"this account may not {', '.join(refused)}", remedy)
+        yield Diagnosis("missing", "permissions", f"this account may not {', '.join(refused)}", remedy)
     else:
-        yield Finding("ok", "permissions", "this account may all that every driver asks for")
+        yield Diagnosis("ok", "permissions", "this account may all that every driver asks for")

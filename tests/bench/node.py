@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, DriverCall
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
@@ -91,7 +91,7 @@ def _check(running: Running, deadline: float) -> None:
         raise HarnessError(f"the {running.contestant.label} driver did not register in {_TIMEOUT:.0f} s")
 
 
-def _answered(calls: Sequence[Call], kind: str, running: Running) -> list[Call]:
+def _answered(calls: Sequence[DriverCall], kind: str, running: Running) -> list[DriverCall]:
     """The registration's calls of one kind that went well since the driver was started."""
     driver = running.contestant.driver
     since = [call for call in calls if call.kind == kind and call.driver == driver and call.started > running.began]

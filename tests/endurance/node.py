@@ -25,7 +25,7 @@ from dra_sdk.testing.machines import xeon
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster, KubeletTiming, RunningPod
 from dra_sdk.tools.simulator.kubelet.records import KubeletError, StoppedError
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
-from dra_sdk.tools.simulator.oci import NodeDevices
+from dra_sdk.tools.simulator.oci import NodeDeviceFiles
 from dra_sdk.tools.simulator.scheduler import allocation
 
 START_SECONDS: Final = 300.0
@@ -83,7 +83,7 @@ class EnduranceNode:
         boot_id = self.host / "proc/sys/kernel/random/boot_id"
         boot_id.parent.mkdir(parents=True, exist_ok=True)
         boot_id.write_text("00000000-0000-4000-8000-000000000001\n")
-        self.cluster = EmbeddedCluster(timing=KubeletTiming(poll=0.2, reconcile=5.0), host=NodeDevices(self.host))
+        self.cluster = EmbeddedCluster(timing=KubeletTiming(poll=0.2, reconcile=5.0), host=NodeDeviceFiles(self.host))
         self.runtime = NriRuntime(folder / "nri.sock")
         self.drivers = (
             DriverUnderTest("cpu", "dra.cpu", nri=True),

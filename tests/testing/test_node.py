@@ -9,7 +9,7 @@ from dra_sdk.hardware import read_cpus
 from dra_sdk.testing import FakeNode, write_tree
 from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.node_archive import HostDevice
-from dra_sdk.tools.simulator.oci import NodeDevices
+from dra_sdk.tools.simulator.oci import NodeDeviceFiles
 from tests.lab.inside.rig import MachineNode
 
 
@@ -62,7 +62,7 @@ def test_a_tree_has_all_that_commands_need_of_a_node(tmp_path):
 
     host = write_tree(plug, tmp_path / "tree")
     assert host == tmp_path / "tree/host"
-    assert NodeDevices(host)("/dev/lamp0") == HostDevice("c", 261, 7, 0o600)
+    assert NodeDeviceFiles(host)("/dev/lamp0") == HostDevice("c", 261, 7, 0o600)
     assert (host / "proc/lamps").read_text() == "one"
     assert (host / "proc/sys/kernel/random/boot_id").read_text().strip()
 

@@ -12,7 +12,7 @@ import pytest
 from dra_sdk.errors import ApiError, NotFoundError, UnreachableError
 from dra_sdk.tools.doctor import (
     PERMISSIONS,
-    Finding,
+    Diagnosis,
     NodePaths,
     container_runtime,
     directories,
@@ -39,11 +39,11 @@ def node_paths(kubelet: Path, cdi: Path, root: Path = Path("/")) -> NodePaths:
     return NodePaths(kubelet, kubelet / "plugins_registry", kubelet / "plugins", cdi, root)
 
 
-def by_subject(findings: Iterator[Finding]) -> dict[str, Finding]:
+def by_subject(findings: Iterator[Diagnosis]) -> dict[str, Diagnosis]:
     return {each.subject: each for each in findings}
 
 
-def runtime(paths: NodePaths, config: str | None, version: str = "", *, nri: bool = False) -> dict[str, Finding]:
+def runtime(paths: NodePaths, config: str | None, version: str = "", *, nri: bool = False) -> dict[str, Diagnosis]:
     if config is not None:
         (paths.root / "etc/containerd/config.toml").write_text(config)
     return by_subject(container_runtime(paths, version, nri=nri))
@@ -177,7 +177,7 @@ def objects(version: str = "v1.36.3", kubelet: str = "v1.36.3") -> JSON:
     }
 
 
-def examined(paths: NodePaths, server: Any) -> dict[str, Finding]:
+def examined(paths: NodePaths, server: Any) -> dict[str, Diagnosis]:
     return by_subject(iter(examine(paths, server, "here")))
 
 

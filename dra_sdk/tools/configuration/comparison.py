@@ -16,7 +16,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig, wrong_fields
 from dra_sdk.tools.configuration.rules import ConfigRules
 from dra_sdk.tools.configuration.samples import samples
-from dra_sdk.tools.configuration.schema import Schema
+from dra_sdk.tools.configuration.schema import ConfigSchema
 
 _LONGEST: Final = 300
 _VALUE: Final = re.compile(r"'[^']*'|\S*[0-9]\S*|\(got .*", re.DOTALL)
@@ -47,7 +47,7 @@ def compare(config: type[OpaqueConfig]) -> Comparison:
 
 
 def _compare(config: type[OpaqueConfig], comparison: Comparison) -> None:
-    schema, rules = Schema([config]), ConfigRules(config)
+    schema, rules = ConfigSchema([config]), ConfigRules(config)
     comparison.errors += rules.problems
     idle, refused, noticed = set(rules.names), set[str](), set[str]()
     for parameters in samples(schema, schema.kinds[0]):

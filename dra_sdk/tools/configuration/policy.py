@@ -21,7 +21,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.tools.configuration.rules import ConfigRules
-from dra_sdk.tools.configuration.schema import HEAD, Schema, literal
+from dra_sdk.tools.configuration.schema import HEAD, ConfigSchema, literal
 from dra_sdk.tools.configuration.subject import subject
 
 _SPEC: Final = "has(object.spec.spec) ? object.spec.spec : object.spec"  # of a template, or of the others
@@ -79,7 +79,7 @@ def config_policy(info: DriverInfo) -> list[JSON]:
     """
     if not info.configs:
         raise SettingsError(f"driver {info.name} takes no configuration, so there is nothing to check")
-    schema = Schema(info.configs)
+    schema = ConfigSchema(info.configs)
     checks = _FieldChecks(schema)
     heads = [(config.api_version, config.kind) for config in info.configs]
     own = f"has(e.opaque) && e.opaque.driver == {literal(info.name)}"
@@ -137,7 +137,7 @@ class _FieldCheck:
 class _FieldChecks:
     """Makes CEL of JSON Schema."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
 
     def fields(self, schema: JSON, value: str, path: tuple[str, ...]) -> Iterator[_FieldCheck]:

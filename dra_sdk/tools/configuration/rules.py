@@ -18,7 +18,7 @@ from dra_sdk.cel.expression import MAX_COST, ObjectExpression
 from dra_sdk.cel.types import Kind, Type
 from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
-from dra_sdk.tools.configuration.schema import HEAD, Schema
+from dra_sdk.tools.configuration.schema import HEAD, ConfigSchema
 from dra_sdk.tools.configuration.subject import subject
 
 MAX_RULE_COST: Final = MAX_COST // 32
@@ -39,7 +39,7 @@ class ConfigRules:
     """
 
     def __init__(self, config: type[OpaqueConfig]) -> None:
-        schema = Schema([config])
+        schema = ConfigSchema([config])
         (kind,) = schema.kinds
         parameters = object_environment("c", types.map_of(types.STRING, types.DYN), _ANY, {})
         self._subject = ObjectExpression(subject(schema, kind, "c"), parameters, check_any)
@@ -80,7 +80,7 @@ class ConfigRules:
 class _Fields:
     """The types and sizes of the fields of `self`."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
         self._structs: dict[Type, dict[str, Type]] = {}
 

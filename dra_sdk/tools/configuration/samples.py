@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
-from dra_sdk.tools.configuration.schema import Schema
+from dra_sdk.tools.configuration.schema import ConfigSchema
 
 Path = tuple[str | int, ...]
 """Where a value stands: names of fields and keys, and 0 for the first item of a list."""
@@ -38,7 +38,7 @@ _LIMITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def samples(schema: Schema, kind: JSON) -> Iterator[JSON]:
+def samples(schema: ConfigSchema, kind: JSON) -> Iterator[JSON]:
     """Yield parameters of a class, without apiVersion and kind.
 
     SettingsError if no value is known for a field that is required.
@@ -54,7 +54,7 @@ def samples(schema: Schema, kind: JSON) -> Iterator[JSON]:
 
 
 class _Samples:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
 
     def least(self, kind: JSON) -> JSON:

@@ -14,7 +14,7 @@ HEAD: Final = ("apiVersion", "kind")
 """The fields of a configuration that are not of its class."""
 
 
-class Schema:
+class ConfigSchema:
     """The schema of the configuration classes of a driver.
 
     kinds: the object schema of each class, in the order of the classes.

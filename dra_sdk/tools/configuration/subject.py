@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import Any
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.configuration.schema import Schema, literal
+from dra_sdk.tools.configuration.schema import ConfigSchema, literal
 
 
-def subject(schema: Schema, kind: JSON, value: str) -> str:
+def subject(schema: ConfigSchema, kind: JSON, value: str) -> str:
     """Return CEL for `self` of a class whose object schema is `kind`, of the parameters that `value` is."""
     return _object(schema, kind, value, 0)
 
 
-def _object(schema: Schema, plain: JSON, value: str, depth: int) -> str:
+def _object(schema: ConfigSchema, plain: JSON, value: str, depth: int) -> str:
     return "{" + ", ".join(_field(schema, key, field, value, depth) for key, field in schema.fields(plain)) + "}"
 
 
-def _field(schema: Schema, key: str, field: JSON, value: str, depth: int) -> str:
+def _field(schema: ConfigSchema, key: str, field: JSON, value: str, depth: int) -> str:
     name, inner, default = literal(key), f"{value}[{literal(key)}]", field.get("default")
     given = f"optional.of(dyn({_filled(schema, field, inner, depth)}))"
     absent = "optional.none()" if default is None else f"optional.of({_default(default)})"
     return f"?{name}: {name} in {value} && {inner} != null ? {given} : {absent}"
 
 
-def _filled(schema: Schema, field: JSON, value: str, depth: int) -> str:
+def _filled(schema: ConfigSchema, field: JSON, value: str, depth: int) -> str:
     """Return CEL for a value that is not null, with the defaults of objects within it."""
     schema.check_depth(depth)
     plain, item = schema.plain(field), f"v{depth}"

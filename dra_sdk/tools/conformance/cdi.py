@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator.cdi import CdiDirectories, CdiSnapshot
-from dra_sdk.tools.simulator.oci import NodeDevices
+from dra_sdk.tools.simulator.oci import NodeDeviceFiles
 
 _SUFFIXES: Final = {".json", ".yaml"}
 _EMPTY_CONTAINER: Final = {"ociVersion": "1.2.1"}
@@ -62,7 +62,7 @@ class CdiView:
         self._directories = tuple(directories)
         self._host_root = host_root
         self._kubelet_dir = kubelet_dir
-        self._runtime = CdiDirectories(self._directories, NodeDevices(host_root))
+        self._runtime = CdiDirectories(self._directories, NodeDeviceFiles(host_root))
 
     @property
     def directory(self) -> Path:

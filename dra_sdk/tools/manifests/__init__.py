@@ -5,6 +5,6 @@ test compares what comes out with what Helm makes of the same values, object by 
 """
 
 from dra_sdk.tools.manifests.chart import CHART, RELEASE, Chart, Manifest, merge_values
-from dra_sdk.tools.manifests.values import Driver, Values, read_values, values_schema
+from dra_sdk.tools.manifests.values import Values, values_schema
 
-__all__ = ["CHART", "RELEASE", "Chart", "Driver", "Manifest", "Values", "merge_values", "read_values", "values_schema"]
+__all__ = ["CHART", "RELEASE", "Chart", "Manifest", "Values", "merge_values", "values_schema"]

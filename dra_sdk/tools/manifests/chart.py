@@ -82,7 +82,7 @@ class Chart:
         renderer = Renderer(templates, _FUNCTIONS)
         name = {"Name": release, "Namespace": namespace}
         about = {"Name": self._metadata["name"], "AppVersion": self._metadata["appVersion"]}
-        data = {"Values": merged, "Release": name, "Chart": about, "Files": _Files(self._path)}
+        data = {"Values": merged, "Release": name, "Chart": about, "Files": _ChartFiles(self._path)}
         manifests = [
             Manifest(template.name, text.strip())
             for template in templates
@@ -93,7 +93,7 @@ class Chart:
         return sorted(manifests, key=lambda manifest: _ORDER.index(manifest.object["kind"]))
 
 
-class _Files:
+class _ChartFiles:
     """`.Files` of a template."""
 
     def __init__(self, path: Path) -> None:

@@ -70,10 +70,10 @@ class Template:
         self.name = name
         self.definitions: dict[str, list[_Block]] = {}
         self.blocks: list[_Block] = []
-        _Parser(self, text).parse()
+        _TemplateParser(self, text).parse()
 
 
-class _Parser:
+class _TemplateParser:
     def __init__(self, template: Template, text: str) -> None:
         self._template = template
         self._pieces = list(_pieces(text))

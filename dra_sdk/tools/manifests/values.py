@@ -1,6 +1,6 @@
 """The values of the chart: every field with its type and its meaning; `values.schema.json` is made from these classes.
 
-The defaults are in values.yaml. A driver's entry has any of the fields of `Driver`; the others come from `defaults`.
+The defaults are in values.yaml. A driver's entry has any of the fields of `DriverValues`; `defaults` has the others.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def _may_be_left_out(description: str, alias: str | None = None) -> Any:
     return Field(None, description=description, alias=alias)
 
 
-class _Part(BaseModel):
+class _ChartPart(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
 
-class Image(_Part):
+class Image(_ChartPart):
     """Where an image is.
 
     A driver's entry names only what differs from the chart's.
@@ -54,7 +54,7 @@ class Image(_Part):
     pull_policy: PullPolicy = _may_be_left_out("as in a container")
 
 
-class DeviceClass(_Part):
+class DeviceClassValues(_ChartPart):
     """A DeviceClass with one CEL selector."""
 
     name: Subdomain = Field(description="its name")
@@ -62,7 +62,7 @@ class DeviceClass(_Part):
     extended_resource_name: str = Field("", description="pods that ask for this extended resource get a device by DRA")
 
 
-class Mount(_Part):
+class MountValues(_ChartPart):
     """A file or directory of the host that the pod has at the same path."""
 
     path: HostPath = Field(description="the absolute path")
@@ -70,7 +70,7 @@ class Mount(_Part):
     type: HostPathType = Field("Directory", description="type of a hostPath volume")
 
 
-class Driver(_Part):
+class DriverValues(_ChartPart):
     """What a driver needs. Every field may be left out of an entry; `defaults` has all but `driverName`."""
 
     enabled: bool = _may_be_left_out("whether its objects are made")
@@ -80,19 +80,21 @@ class Driver(_Part):
     command: list[str] = _may_be_left_out("what starts `dra-sdk`; empty: the image's entry point")
     daemon_set: bool = _may_be_left_out("false: no DaemonSet, for a driver that runs without a pod")
     env: dict[Variable, str] = _may_be_left_out("settings of the process and of the driver")
-    device_classes: list[DeviceClass] = _may_be_left_out("empty: one class for all devices, with the driver's name")
+    device_classes: list[DeviceClassValues] = _may_be_left_out(
+        "empty: one class for all devices, with the driver's name"
+    )
     device_status: bool = _may_be_left_out("the driver writes status.devices of claims")
     cdi_dir: Annotated[str, StringConstraints(pattern=r"^(/[^{}]*)?$")] = _may_be_left_out(
         "where its CDI specs are written; empty: the chart's cdiDir"
     )
     nri: bool = _may_be_left_out("the pod gets the directory of the runtime's NRI socket")
     host_root: Literal["none", "ReadOnly", "ReadWrite"] = _may_be_left_out("access to the host's root, at /host")
-    host_paths: list[Mount] = _may_be_left_out("further files and directories of the host")
+    host_paths: list[MountValues] = _may_be_left_out("further files and directories of the host")
     privileged: bool = _may_be_left_out("a privileged container")
     privileged_unless: dict[Variable, str] = _may_be_left_out(
         "settings with their values; privileged if `env` has another value or none for one of them"
     )
-    when_privileged: Driver = _may_be_left_out("fields of this entry that differ in a privileged pod")
+    when_privileged: DriverValues = _may_be_left_out("fields of this entry that differ in a privileged pod")
     capabilities: list[str] = _may_be_left_out("capabilities of a container that is not privileged")
     host_pid: bool = _may_be_left_out("the pod sees the host's processes", alias="hostPID")
     host_network: bool = _may_be_left_out("the pod is on the host's network; updates then have a gap")
@@ -106,13 +108,13 @@ class Driver(_Part):
     resources: JSON = _may_be_left_out("as in a container")
 
 
-class Namespace(_Part):
+class NamespaceValues(_ChartPart):
     """The namespace of the release."""
 
     create: bool = Field(description="make it, with the label that Pod Security admission asks for")
 
 
-class PriorityClass(_Part):
+class PriorityClassValues(_ChartPart):
     """The PriorityClass of the pods."""
 
     create: bool = Field(description="make it")
@@ -120,13 +122,13 @@ class PriorityClass(_Part):
     value: Annotated[int, Field(ge=-2147483648, le=1000000000)] = Field(description="its value, where it is made")
 
 
-class Switch(_Part):
+class Switch(_ChartPart):
     """Objects that can be left out."""
 
     create: bool = Field(description="make them")
 
 
-class Monitoring(_Part):
+class Monitoring(_ChartPart):
     """Objects for Prometheus and Grafana."""
 
     pod_monitor: bool = Field(description="a PodMonitor of the Prometheus operator")
@@ -136,7 +138,7 @@ class Monitoring(_Part):
     labels: dict[str, str] = Field(description="further labels of PodMonitor and PrometheusRule")
 
 
-class NetworkPolicy(_Part):
+class NetworkPolicy(_ChartPart):
     """Who may connect to the drivers' pods, and where these may connect to."""
 
     create: bool = Field(description="make it")
@@ -144,14 +146,14 @@ class NetworkPolicy(_Part):
     scraped_from: JSON = Field(description="label selector of the namespaces that may read metrics; empty: all")
 
 
-class Viewer(_Part):
+class Viewer(_ChartPart):
     """The ClusterRole for people who look at devices."""
 
     create: bool = Field(description="make it")
     aggregate_to_view: bool = Field(description="add its rules to the role `view`")
 
 
-class Values(_Part):
+class Values(_ChartPart):
     """The values of a release."""
 
     image: Image = Field(description="the image of all drivers")
@@ -159,16 +161,16 @@ class Values(_Part):
     kubelet_dir: HostPath = Field(description="the kubelet's root directory")
     cdi_dir: HostPath = Field(description="where CDI specs are written")
     nri_dir: HostPath = Field(description="the directory of the runtime's NRI socket")
-    namespace: Namespace
-    priority_class: PriorityClass
+    namespace: NamespaceValues
+    priority_class: PriorityClassValues
     device_classes: Switch
     admission: Switch
     monitoring: Monitoring
     network_policy: NetworkPolicy
     open_shift: bool = Field(description="a SecurityContextConstraints for the account of each driver")
     viewer: Viewer
-    defaults: Driver = Field(description="what each driver has unless its own entry says otherwise")
-    drivers: dict[Label, Driver] = Field(description="the drivers by the name that `dra-sdk run` takes")
+    defaults: DriverValues = Field(description="what each driver has unless its own entry says otherwise")
+    drivers: dict[Label, DriverValues] = Field(description="the drivers by the name that `dra-sdk run` takes")
     global_: JSON = Field({}, alias="global", description="what Helm adds for a chart within another; not used")
 
 

@@ -5,14 +5,21 @@ file of ordinary files cannot hold: the device nodes, and what was left out and 
 library, so it also works on a node without the packages of `dra-sdk[tools]`.
 """
 
-from dra_sdk.tools.node_archive.archive import MANIFEST, HostDevice, Manifest, extract, opened_root, read_manifest
+from dra_sdk.tools.node_archive.archive import (
+    MANIFEST,
+    ArchiveManifest,
+    HostDevice,
+    extract,
+    opened_root,
+    read_manifest,
+)
 from dra_sdk.tools.node_archive.node_files import Captured, capture, write_archive
 
 __all__ = [
     "MANIFEST",
+    "ArchiveManifest",
     "Captured",
     "HostDevice",
-    "Manifest",
     "capture",
     "extract",
     "opened_root",

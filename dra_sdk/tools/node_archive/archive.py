@@ -53,7 +53,7 @@ class HostDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class ArchiveManifest:
     """What an archive says beyond its files.
 
     source: the kernel, the machine and the SDK, as in `uname`, and whether identifiers are the real ones.
@@ -75,7 +75,7 @@ class Manifest:
         return json.dumps(document, indent=1).encode()
 
     @classmethod
-    def decode(cls, content: bytes, title: str) -> Manifest:
+    def decode(cls, content: bytes, title: str) -> ArchiveManifest:
         """SettingsError, which begins with `title`, if it is not one of a version that is known here."""
         try:
             document = json.loads(content)
@@ -90,10 +90,10 @@ class Manifest:
             raise SettingsError(f"{title}: is not a manifest of an archive: {type(error).__name__}: {error}") from error
 
 
-def read_manifest(root: Path) -> Manifest:
+def read_manifest(root: Path) -> ArchiveManifest:
     """Return the manifest in a directory that was extracted from an archive, an empty one without. SettingsError."""
     path = root / MANIFEST
-    return Manifest.decode(path.read_bytes(), str(path)) if path.is_file() else Manifest()
+    return ArchiveManifest.decode(path.read_bytes(), str(path)) if path.is_file() else ArchiveManifest()
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def opened_root(path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def extract(archive: Path, directory: Path) -> Manifest:
+def extract(archive: Path, directory: Path) -> ArchiveManifest:
     """Write an archive's files below a directory and return its manifest.
 
     An archive without a manifest is one that `tar` made of a directory. SettingsError if it cannot be read, is larger
@@ -122,7 +122,7 @@ def extract(archive: Path, directory: Path) -> Manifest:
         raise SettingsError(f"cannot read {archive}: {error.strerror or error}") from error
     members.check_parents()
     content = members.files.get(MANIFEST)
-    manifest = Manifest() if content is None else Manifest.decode(content, f"{archive}: {MANIFEST}")
+    manifest = ArchiveManifest() if content is None else ArchiveManifest.decode(content, f"{archive}: {MANIFEST}")
     members.write(directory)
     return manifest
 

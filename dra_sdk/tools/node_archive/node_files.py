@@ -30,8 +30,8 @@ from dra_sdk.tools.node_archive.archive import (
     MAX_CONTENT,
     MAX_FILE,
     MAX_MEMBERS,
+    ArchiveManifest,
     HostDevice,
-    Manifest,
     link_problem,
 )
 from dra_sdk.tools.node_archive.identifiers import Identifiers
@@ -128,7 +128,7 @@ class Captured:
     links: the target of each symbolic link, relative.
     devices: the device nodes.
     left_out: the reason for each path that was not captured.
-    source: what the archive says of the machine, see `Manifest`.
+    source: what the archive says of the machine, see `ArchiveManifest`.
     identifiers: number of identifiers that were replaced.
     with_ids: whether the identifiers are the real ones.
     complete: False if a limit on size or number was reached.
@@ -149,10 +149,10 @@ class Captured:
         """Bytes of all files."""
         return sum(map(len, self.files.values()))
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ArchiveManifest:
         """Return what the archive says beyond its files."""
         shown = dict(sorted(self.left_out.items())[:_LEFT_OUT_SHOWN])
-        return Manifest(source=self.source, devices=self.devices, left_out=shown)
+        return ArchiveManifest(source=self.source, devices=self.devices, left_out=shown)
 
 
 def capture(

@@ -85,7 +85,7 @@ class FaultRule:
         return fits and self.subresource in {None, request.subresource}
 
 
-class Faults:
+class FaultRules:
     """The fault rules of one server. Thread-safe."""
 
     def __init__(self) -> None:

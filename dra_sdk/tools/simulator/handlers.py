@@ -19,8 +19,8 @@ from dra_sdk.tools.simulator import patching, protobuf, selectors, statuses
 from dra_sdk.tools.simulator.objects import WriteOptions
 from dra_sdk.tools.simulator.request import (
     JSON_TYPE,
+    ApiResponse,
     FieldValidation,
-    Response,
     check_list,
     check_version,
     check_watch,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.objects import ObjectStore
-    from dra_sdk.tools.simulator.request import Request, RequestInfo
+    from dra_sdk.tools.simulator.request import ApiRequest, RequestInfo
     from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import Selector
+    from dra_sdk.tools.simulator.selectors import ObjectSelector
     from dra_sdk.tools.simulator.watch_cache import StoredObject, Watcher
 
 YAML_TYPE = "application/yaml"
@@ -49,7 +49,7 @@ class Handlers:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self._pages = _Pages()
-        self._verbs: dict[str, Callable[[Request, ResourceType], Response]] = {
+        self._verbs: dict[str, Callable[[ApiRequest, ResourceType], ApiResponse]] = {
             "get": self._get,
             "list": self._list,
             "create": self._create,
@@ -59,7 +59,7 @@ class Handlers:
             "deletecollection": self._delete_collection,
         }
 
-    def handle(self, request: Request, resource: ResourceType) -> Response:
+    def handle(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         """Answer every verb but watch."""
         return self._verbs[request.info.verb](request, resource)
 
@@ -71,12 +71,12 @@ class Handlers:
         initial = info.flag("sendInitialEvents")
         return self.store.watch(resource, _selector(info, resource), version=version, initial=initial)
 
-    def _get(self, request: Request, resource: ResourceType) -> Response:
+    def _get(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info = request.info
         check_version(info, self.store.version)
-        return Response(200, self.store.get(resource, info.name, info.namespace).encoded)
+        return ApiResponse(200, self.store.get(resource, info.name, info.namespace).encoded)
 
-    def _list(self, request: Request, resource: ResourceType) -> Response:
+    def _list(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info = request.info
         check_list(info)
         limit, token = info.number("limit") or 0, info.query.get("continue", "")
@@ -90,7 +90,7 @@ class Handlers:
             metadata["continue"] = self._pages.keep(objects[limit:], version)
             metadata["remainingItemCount"] = len(objects) - limit
             objects = objects[:limit]
-        return Response(200, _list_body(resource, metadata, objects))
+        return ApiResponse(200, _list_body(resource, metadata, objects))
 
     def _first_page(self, info: RequestInfo, resource: ResourceType) -> tuple[list[StoredObject], int]:
         selector, wanted = _selector(info, resource), info.number("resourceVersion") or 0
@@ -99,13 +99,13 @@ class Handlers:
             return self.store.list_at(resource, selector, wanted), wanted
         return self.store.list(resource, selector)
 
-    def _create(self, request: Request, resource: ResourceType) -> Response:
+    def _create(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         fields = FieldValidation(request.info)
         options = _options(request, fields)
         created = self.store.create(resource, _object(request), request.info.namespace, options=options)
-        return Response(201, created.encoded, headers=fields.headers)
+        return ApiResponse(201, created.encoded, headers=fields.headers)
 
-    def _update(self, request: Request, resource: ResourceType) -> Response:
+    def _update(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info, fields = request.info, FieldValidation(request.info)
         updated = self.store.update(
             resource,
@@ -115,9 +115,9 @@ class Handlers:
             subresource=info.subresource,
             options=_options(request, fields),
         )
-        return Response(200, updated.encoded, headers=fields.headers)
+        return ApiResponse(200, updated.encoded, headers=fields.headers)
 
-    def _patch(self, request: Request, resource: ResourceType) -> Response:
+    def _patch(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         if request.content_type == patching.APPLY_PATCH:
             return self._apply(request, resource)
         if request.content_type not in patching.MEDIA_TYPES:
@@ -132,9 +132,9 @@ class Handlers:
             subresource=info.subresource,
             options=_options(request, fields),
         )
-        return Response(200, patched.encoded, headers=fields.headers)
+        return ApiResponse(200, patched.encoded, headers=fields.headers)
 
-    def _apply(self, request: Request, resource: ResourceType) -> Response:
+    def _apply(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info = request.info
         existed = self.store.exists(resource, info.name, info.namespace)
         applied = self.store.apply(
@@ -146,9 +146,9 @@ class Handlers:
             force=info.flag("force"),
             subresource=info.subresource,
         )
-        return Response(200 if existed else 201, applied.encoded)
+        return ApiResponse(200 if existed else 201, applied.encoded)
 
-    def _delete(self, request: Request, resource: ResourceType) -> Response:
+    def _delete(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info, options = request.info, _object(request) if request.body else {}
         preconditions = options.get("preconditions") or {}
         deleted = self.store.delete(
@@ -160,13 +160,13 @@ class Handlers:
             dry_run=_dry_run(info) or bool(options.get("dryRun")),
         )
         if resource.returns_deleted or deleted.object["metadata"].get("deletionTimestamp"):
-            return Response(200, deleted.encoded)
-        return Response(200, json.dumps(_success(resource, deleted)).encode())
+            return ApiResponse(200, deleted.encoded)
+        return ApiResponse(200, json.dumps(_success(resource, deleted)).encode())
 
-    def _delete_collection(self, request: Request, resource: ResourceType) -> Response:
+    def _delete_collection(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         selector = _selector(request.info, resource)
         deleted = self.store.delete_collection(resource, selector, dry_run=_dry_run(request.info))
-        return Response(200, _list_body(resource, {"resourceVersion": str(self.store.version)}, deleted))
+        return ApiResponse(200, _list_body(resource, {"resourceVersion": str(self.store.version)}, deleted))
 
 
 class _Pages:
@@ -199,7 +199,7 @@ class _Pages:
 # -- from the request
 
 
-def _selector(info: RequestInfo, resource: ResourceType) -> Selector:
+def _selector(info: RequestInfo, resource: ResourceType) -> ObjectSelector:
     fields = f"metadata.name={info.name}" if info.name else info.query.get("fieldSelector", "")
     labels = info.query.get("labelSelector", "")
     return selectors.parse(resource, namespace=info.namespace, fields=fields, labels=labels)
@@ -209,12 +209,12 @@ def _dry_run(info: RequestInfo) -> bool:
     return info.query.get("dryRun", "") == "All"
 
 
-def _options(request: Request, fields: FieldValidation) -> WriteOptions:
+def _options(request: ApiRequest, fields: FieldValidation) -> WriteOptions:
     manager = request.info.query.get("fieldManager") or request.user_agent.partition("/")[0]
     return WriteOptions(manager, _dry_run(request.info), fields.unknown)
 
 
-def _object(request: Request) -> JSON:
+def _object(request: ApiRequest) -> JSON:
     match request.content_type or JSON_TYPE:
         case "application/json":
             sent = _json_object(request.body)

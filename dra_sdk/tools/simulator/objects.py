@@ -28,7 +28,7 @@ from dra_sdk.tools.simulator.watch_cache import (
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import Selector
+    from dra_sdk.tools.simulator.selectors import ObjectSelector
 
 WATCH_CACHE_SIZE = 1000
 _NAME_ATTEMPTS = 8
@@ -117,14 +117,14 @@ class ObjectStore:
         with self._lock:
             return (namespace, name) in self._objects[resource]
 
-    def list(self, resource: ResourceType, selector: Selector) -> tuple[StoredObjects, int]:
+    def list(self, resource: ResourceType, selector: ObjectSelector) -> tuple[StoredObjects, int]:
         """Return the objects in the selection, ordered by namespace and name, and the resourceVersion of the list."""
         with self._lock:
             objects = [self._objects[resource][key] for key in sorted(self._objects[resource])]
             version = self._version
         return [stored for stored in objects if selector.matches(stored.object)], version
 
-    def list_at(self, resource: ResourceType, selector: Selector, version: int) -> StoredObjects:
+    def list_at(self, resource: ResourceType, selector: ObjectSelector, version: int) -> StoredObjects:
         """Return the objects in the selection at an earlier `version`; `StatusError` 410 if that is too old."""
         with self._lock:
             objects = dict(self._objects[resource])
@@ -141,7 +141,7 @@ class ObjectStore:
             self._caches[resource].since(version)
 
     def watch(
-        self, resource: ResourceType, selector: Selector, *, version: int | None = None, initial: bool = False
+        self, resource: ResourceType, selector: ObjectSelector, *, version: int | None = None, initial: bool = False
     ) -> Watcher:
         """Open a watch for the writes after `version`; for None or 0 it starts with the present objects, as ADDED.
 
@@ -320,7 +320,9 @@ class ObjectStore:
                 return self._store(resource, current, marked, dry_run=dry_run)
             return current if dry_run else self._remove(current)
 
-    def delete_collection(self, resource: ResourceType, selector: Selector, *, dry_run: bool = False) -> StoredObjects:
+    def delete_collection(
+        self, resource: ResourceType, selector: ObjectSelector, *, dry_run: bool = False
+    ) -> StoredObjects:
         """Delete every object in the selection and return them."""
         with self._lock:
             return [

@@ -41,7 +41,7 @@ def host_device(path: str) -> HostDevice:
     raise OSError(f"{path} is not a device node")
 
 
-class NodeDevices:
+class NodeDeviceFiles:
     """Finds the device nodes of a node whose files are below `root`: real ones, or those of an extracted archive.
 
     It is a HostLookup. SettingsError if the archive's manifest is damaged.

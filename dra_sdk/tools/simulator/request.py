@@ -111,7 +111,7 @@ def _locate(catalog: Catalog, parts: list[str]) -> tuple[ResourceType, str, str,
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """One request.
 
     info: what it asks for.
@@ -127,7 +127,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
+class ApiResponse:
     """One answer.
 
     code: the HTTP status code.
@@ -219,7 +219,7 @@ class RequestRecord:
     namespace: as in `RequestInfo`.
     name: as in `RequestInfo`.
     path: as in `RequestInfo`.
-    user_agent: as in `Request`.
+    user_agent: as in `ApiRequest`.
     code: the HTTP status of the answer, 0 if the connection was cut instead.
     started: when the request had been read, by `time.monotonic()`.
     seconds: how long serving took.

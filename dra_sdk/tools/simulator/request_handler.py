@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.tools.simulator import resources, statuses
-from dra_sdk.tools.simulator.faults import Delay, Effect, Faults, Reject, Reset
+from dra_sdk.tools.simulator.faults import Delay, Effect, FaultRules, Reject, Reset
 from dra_sdk.tools.simulator.handlers import Handlers
-from dra_sdk.tools.simulator.request import JSON_TYPE, Request, RequestInfo, RequestLog, RequestRecord, Response
+from dra_sdk.tools.simulator.request import JSON_TYPE, ApiRequest, ApiResponse, RequestInfo, RequestLog, RequestRecord
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.tools.simulator.watch_cache import Watcher
 
@@ -49,7 +49,7 @@ class Service:
         self.token = token
         self.git_version = git_version
         self.bookmark_seconds = bookmark_seconds
-        self.faults = Faults()
+        self.faults = FaultRules()
         self.log = RequestLog()
         self.handlers = Handlers(store)
         self.stopping = threading.Event()
@@ -192,8 +192,8 @@ class RequestHandler(BaseHTTPRequestHandler):
         except ResetConnectionError:
             self._record(info, started, 0)
             raise
-        self._record(info, started, outcome.code if isinstance(outcome, Response) else HTTPStatus.OK)
-        if isinstance(outcome, Response):
+        self._record(info, started, outcome.code if isinstance(outcome, ApiResponse) else HTTPStatus.OK)
+        if isinstance(outcome, ApiResponse):
             self._send(outcome)
         else:
             self._stream(outcome, info)
@@ -203,15 +203,15 @@ class RequestHandler(BaseHTTPRequestHandler):
     # http.server looks for these names.
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve  # noqa: N815
 
-    def _request(self, body: bytes | None) -> Request:
+    def _request(self, body: bytes | None) -> ApiRequest:
         """`StatusError` 413 if the body was too large, 405 if the resource has no such verb."""
         if body is None:
             raise statuses.too_large(MAX_BODY)
         info = RequestInfo.of(self.service.store.catalog, self.command, self.path)
         content_type = self.headers.get("Content-Type", "").partition(";")[0].strip()
-        return Request(info, body, content_type, self._user_agent)
+        return ApiRequest(info, body, content_type, self._user_agent)
 
-    def _with_faults(self, request: Request) -> Response | Watcher:
+    def _with_faults(self, request: ApiRequest) -> ApiResponse | Watcher:
         effects = self.service.faults.hit(request.info)
         self._before(effects)
         self._authenticate()
@@ -236,20 +236,20 @@ class RequestHandler(BaseHTTPRequestHandler):
         if token is not None and self.headers.get("Authorization") != f"Bearer {token}":
             raise statuses.unauthorized()
 
-    def _outcome(self, request: Request) -> Response | Watcher:
+    def _outcome(self, request: ApiRequest) -> ApiResponse | Watcher:
         info, handlers = request.info, self.service.handlers
         if info.resource:
             if info.verb == "watch":
                 return handlers.open_watch(info, info.resource)
             return handlers.handle(request, info.resource)
         if info.path.rstrip("/") in resources.HEALTH_PATHS:
-            return Response(200, b"ok", "text/plain")
+            return ApiResponse(200, b"ok", "text/plain")
         document = resources.discovery(self.service.store.catalog, info.path, self.service.git_version)
         if document is None:
-            return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
-        return Response(200, json.dumps(document).encode())
+            return ApiResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return ApiResponse(200, json.dumps(document).encode())
 
-    def _send(self, response: Response) -> None:
+    def _send(self, response: ApiResponse) -> None:
         self._send_head(response.code, response.content_type)
         self.send_header("Content-Length", str(len(response.body)))
         for name, value in response.headers.items():
@@ -331,9 +331,9 @@ def _length(text: str, base: int) -> int:
         raise ValueError(f"body length {text[:20]!r} is not a number") from None
 
 
-def _failure(error: StatusError) -> Response:
+def _failure(error: StatusError) -> ApiResponse:
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    return Response(error.code, json.dumps(error.status).encode(), headers=headers)
+    return ApiResponse(error.code, json.dumps(error.status).encode(), headers=headers)
 
 
 def _readable(connection: socket.socket) -> bool:

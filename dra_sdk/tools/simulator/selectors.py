@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Selector:
+class ObjectSelector:
     """The selection of a list or watch.
 
     namespace: "" for all.
@@ -40,13 +40,13 @@ class Selector:
         return fields and labels_match(self.labels, metadata.get("labels"))
 
 
-def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labels: str = "") -> Selector:
+def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labels: str = "") -> ObjectSelector:
     """Parse a selector; `StatusError` 400 if it is malformed or names a field path that the kind does not allow."""
     try:
         requirements = parse_labels(labels)
     except ValueError as error:
         raise statuses.bad_request(str(error)) from error
-    return Selector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), requirements)
+    return ObjectSelector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), requirements)
 
 
 def _field_term(resource: ResourceType, term: str) -> Requirement:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import Selector
+    from dra_sdk.tools.simulator.selectors import ObjectSelector
 
 
 def encode(value: Any) -> bytes:
@@ -114,7 +114,7 @@ class Watcher:
     Writes up to the version `after` are left out.
     """
 
-    def __init__(self, resource: ResourceType, selector: Selector, *, after: int = 0) -> None:
+    def __init__(self, resource: ResourceType, selector: ObjectSelector, *, after: int = 0) -> None:
         self.resource = resource
         self.selector = selector
         self._after = after

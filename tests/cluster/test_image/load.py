@@ -18,7 +18,7 @@ from typing import Self
 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.kubelet.plugins import Plugins
-from dra_sdk.tools.simulator.kubelet.records import PREPARE, KubeletError, Records
+from dra_sdk.tools.simulator.kubelet.records import PREPARE, CallRecords, KubeletError
 from dra_sdk.tools.simulator.kubelet.registration import Registrar, RegistryWatcher
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
@@ -43,7 +43,7 @@ class Load:
     def __init__(self, cluster: Cluster, driver: str, device_class: str, rate: int) -> None:
         self._cluster, self._driver, self._class, self._rate = cluster, driver, device_class, rate
         self.failed: list[str] = []
-        self._records, self._stopping = Records(), threading.Event()
+        self._records, self._stopping = CallRecords(), threading.Event()
         # The real kubelet decides when the old pod goes. This one must not lose a second over an attempt to register.
         timing = KubeletTiming(dial=TIMEOUT, get_info=TIMEOUT, notify=TIMEOUT)
         # Slices are the real kubelet's to remove: this wiper is never started.

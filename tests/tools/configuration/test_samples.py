@@ -12,12 +12,12 @@ from dra_sdk import OpaqueConfig
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.config import wrong_fields
 from dra_sdk.tools.configuration.samples import samples
-from dra_sdk.tools.configuration.schema import Schema
+from dra_sdk.tools.configuration.schema import ConfigSchema
 from tests.tools.configuration.shapes import Shape, Strict
 
 
 def made(config: type[OpaqueConfig]) -> list[dict[str, Any]]:
-    schema = Schema([config])
+    schema = ConfigSchema([config])
     return list(samples(schema, schema.kinds[0]))
 
 

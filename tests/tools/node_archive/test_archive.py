@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.node_archive import MANIFEST, HostDevice, Manifest, extract, opened_root, read_manifest
+from dra_sdk.tools.node_archive import MANIFEST, ArchiveManifest, HostDevice, extract, opened_root, read_manifest
 from dra_sdk.tools.node_archive.archive import MAX_CONTENT, MAX_FILE, link_problem
 
 Member = tuple[str, bytes, "bytes | str"]
@@ -46,7 +46,7 @@ def test_files_directories_and_links_are_extracted(tmp_path: Path) -> None:
         link("sys/devices/pci0000:00/0000:00:03.0/loop", "../0000:00:03.0"),
     )
     root = tmp_path / "root"
-    assert extract(made, root) == Manifest()
+    assert extract(made, root) == ArchiveManifest()
     assert (root / "sys/bus/pci/devices/0000:00:03.0/loop/vendor").read_text() == "0x10de\n"
     assert (root / "sys/empty").is_dir()
 
@@ -157,7 +157,7 @@ def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
 
 
 def test_the_manifest_has_the_device_nodes(tmp_path: Path) -> None:
-    manifest = Manifest(
+    manifest = ArchiveManifest(
         source={"kernel": "6.12"},
         devices={"/dev/kvm": HostDevice("c", 10, 232, 0o660)},
         left_out={"/sys/x": "is binary"},
@@ -165,7 +165,7 @@ def test_the_manifest_has_the_device_nodes(tmp_path: Path) -> None:
     made = archive(tmp_path / "node.tar.gz", file(MANIFEST, manifest.encoded()), file("dev/kvm", b""))
     assert extract(made, tmp_path / "root") == manifest
     assert read_manifest(tmp_path / "root") == manifest
-    assert read_manifest(tmp_path) == Manifest()
+    assert read_manifest(tmp_path) == ArchiveManifest()
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,20 @@ from typing import Any
 import grpc
 
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice
 from dra_sdk.wire.proto import dra_health_v1_pb2, dra_v1_pb2, dra_v1beta1_pb2, pluginregistration_v1_pb2
 
 PREFIX = "k8s.io.kubelet.pkg.apis.dra."
 MESSAGES = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
 VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth")
 
-Answer = dict[str, "str | list[PreparedDevice]"]
+Answer = dict[str, "str | list[AnsweredDevice]"]
 """By claim UID, an error or the devices."""
 
 
 def one_device(claims: list[ClaimRef]) -> Answer:
     return {
-        claim.uid: [PreparedDevice("", "node-1", f"dev-{claim.name}", (), (f"vendor.com/class={claim.name}",))]
+        claim.uid: [AnsweredDevice("", "node-1", f"dev-{claim.name}", (), (f"vendor.com/class={claim.name}",))]
         for claim in claims
     }
 

@@ -14,7 +14,7 @@ import yaml
 
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, KubeletTiming, NotScheduledError
-from dra_sdk.tools.simulator.kubelet.records import PodClaimError, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, PodClaimError
 from dra_sdk.tools.simulator.statuses import StatusError
 from tests.tools.simulator.fakes import Answer, FakeDriver
 
@@ -34,12 +34,12 @@ def test_a_pod_gets_the_devices_of_its_claim() -> None:
 
         def prepare(claims: list[ClaimRef]) -> Answer:
             devices: list[dict[str, Any]] = []
-            answer: list[PreparedDevice] = []
+            answer: list[AnsweredDevice] = []
             for index, request in enumerate(("one", "two")):
                 name = f"{claims[0].uid}-gpu-{index}"
                 devices.append({"name": name, "containerEdits": {"env": [f"GPU_{index}=yes"]}})
                 cdi_id = f"{DRIVER}/claim={name}"
-                answer.append(PreparedDevice(DRIVER, "node-1", f"gpu-{index}", (request,), (cdi_id,)))
+                answer.append(AnsweredDevice(DRIVER, "node-1", f"gpu-{index}", (request,), (cdi_id,)))
             spec = {"cdiVersion": "0.5.0", "kind": f"{DRIVER}/claim", "devices": devices}
             (cluster.cdi_dir / "gpu.json").write_text(json.dumps(spec))
             return {claims[0].uid: list(answer)}

@@ -9,7 +9,7 @@ import pytest
 
 from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.tools.simulator.faults import Delay, FaultRule, Faults, Reject, Reset
+from dra_sdk.tools.simulator.faults import Delay, FaultRule, FaultRules, Reject, Reset
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.request import RequestInfo
 from dra_sdk.tools.simulator.resources import CATALOG
@@ -122,7 +122,7 @@ def test_a_rule_may_name_the_subresource_and_the_object(server: ApiServer, http:
 
 
 def test_a_rule_counts_its_requests() -> None:
-    faults = Faults()
+    faults = FaultRules()
     rule = faults.add(FaultRule(Delay(1), verb="get", skip=1, times=2))
     request = RequestInfo("get", "/", CATALOG["resourceslices"])
     assert [len(faults.hit(request)) for _ in range(5)] == [0, 1, 1, 0, 0]

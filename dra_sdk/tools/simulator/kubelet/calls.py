@@ -18,7 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
-from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, claim_name
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, claim_name
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import (
     InfoRequest,
     PluginInfo,
@@ -104,7 +104,7 @@ class ClaimResponse(NamedTuple):
     """The entry for one claim in the answer to a prepare or unprepare call: an error, or the prepared devices."""
 
     error: str
-    devices: tuple[PreparedDevice, ...] = ()
+    devices: tuple[AnsweredDevice, ...] = ()
 
     @property
     def cdi_ids(self) -> tuple[str, ...]:
@@ -341,10 +341,10 @@ def _channel(socket: Path | str, timing: KubeletTiming) -> grpc.Channel:
     return grpc.insecure_channel(f"unix:{socket}", options=options)
 
 
-def _prepared_device(driver: str, device: Any) -> PreparedDevice:
+def _prepared_device(driver: str, device: Any) -> AnsweredDevice:
     """Return a device of a prepare answer, from the message Device of v1 or of v1beta1, which has no share_id."""
     has_share_id = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
-    return PreparedDevice(
+    return AnsweredDevice(
         driver,
         device.pool_name,
         device.device_name,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.tools.simulator.kubelet.records import CheckpointError, PodClaimError, PreparedDevice, claim_name
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CheckpointError, PodClaimError, claim_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,12 +33,12 @@ class ClaimInfo:
     """
 
     ref: ClaimRef
-    drivers: dict[str, tuple[PreparedDevice, ...]]
+    drivers: dict[str, tuple[AnsweredDevice, ...]]
     pod_uids: set[str] = field(default_factory=set)
     prepared: bool = False
 
     @property
-    def devices(self) -> tuple[PreparedDevice, ...]:
+    def devices(self) -> tuple[AnsweredDevice, ...]:
         """The devices of all drivers."""
         return tuple(device for devices in self.drivers.values() for device in devices)
 
@@ -151,9 +151,9 @@ def _decoded(entry: dict[str, Any]) -> ClaimInfo:
     return ClaimInfo(ref, drivers, set(entry["PodUIDs"]))
 
 
-def _devices(driver: str, state: dict[str, Any]) -> Iterator[PreparedDevice]:
+def _devices(driver: str, state: dict[str, Any]) -> Iterator[AnsweredDevice]:
     for device in state["Devices"] or []:
-        yield PreparedDevice(
+        yield AnsweredDevice(
             driver,
             device["PoolName"],
             device["DeviceName"],

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.simulator.kubelet.calls import HEALTH_V1ALPHA1
 from dra_sdk.tools.simulator.kubelet.claims import ClaimCache
-from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthMonitor
+from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthWatch
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager
-from dra_sdk.tools.simulator.kubelet.plugins import Plugin, PluginInfo, Plugins
-from dra_sdk.tools.simulator.kubelet.records import KubeletError, NotRegisteredError, Records, StoppedError
+from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, Plugins, RegisteredPlugin
+from dra_sdk.tools.simulator.kubelet.records import CallRecords, KubeletError, NotRegisteredError, StoppedError
 from dra_sdk.tools.simulator.kubelet.registration import Registrar, RegistryWatcher
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
     from dra_sdk.tools.simulator.kubelet.health import ResourceHealth
     from dra_sdk.tools.simulator.kubelet.pods import RunningPod
-    from dra_sdk.tools.simulator.kubelet.records import Call, Finding, PreparedDevice, RegistrationError
+    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, AnswerFinding, DriverCall, RegistrationError
     from dra_sdk.tools.simulator.local import LocalClient
 
 HealthMode = Literal["negotiate", "always", "off"]
@@ -72,7 +72,7 @@ class KubeletEmulator:
         self.timing = timing or KubeletTiming()
         self.health_mode: HealthMode = health
         self.clock = clock
-        self.records = Records()
+        self.records = CallRecords()
         self._active: set[str] = set()
         self._process: _Process | None = None
 
@@ -171,7 +171,7 @@ class KubeletEmulator:
                 if time.monotonic() > ends or process.pause(self.timing.pod_retry):
                     raise
 
-    def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
+    def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
         """One NodePrepareResources with the kubelet's deadline and checks; the claims are not remembered."""
         return self._running.plugins.get(driver).prepare(claims)
 
@@ -215,12 +215,12 @@ class KubeletEmulator:
 
     # -- records
 
-    def calls(self, kind: str = "", driver: str = "") -> list[Call]:
+    def calls(self, kind: str = "", driver: str = "") -> list[DriverCall]:
         """Return the calls so far, restarts included; `kind` and `driver` are "" for any."""
         return self.records.calls(kind, driver)
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[AnswerFinding]:
         """The mistakes in answers that the kubelet accepted."""
         return self.records.findings
 
@@ -289,13 +289,13 @@ class _Process:
         while not self._stopping.wait(self._timing.reconcile):
             self.manager.reconcile(self._active)
 
-    def _watch_health(self, plugin: Plugin) -> Callable[[], None]:
+    def _watch_health(self, plugin: RegisteredPlugin) -> Callable[[], None]:
         service = next((version for version in HEALTH_VERSIONS if version in plugin.info.versions), "")
         if self._health_mode == "always":
             service = HEALTH_V1ALPHA1
         if not service or self._health_mode == "off":
             return _do_nothing
-        return HealthMonitor(plugin, service, self.health, self._timing, self._records).stop
+        return HealthWatch(plugin, service, self.health, self._timing, self._records).stop
 
 
 def _stopped(node: str) -> StoppedError:

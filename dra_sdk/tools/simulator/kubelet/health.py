@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet.records import HEALTH, Call
+from dra_sdk.tools.simulator.kubelet.records import HEALTH, DriverCall
 from dra_sdk.wire.proto import dra_health_v1_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dra_sdk.tools.simulator.kubelet.calls import Stream
-    from dra_sdk.tools.simulator.kubelet.plugins import Plugin
-    from dra_sdk.tools.simulator.kubelet.records import Records
+    from dra_sdk.tools.simulator.kubelet.plugins import RegisteredPlugin
+    from dra_sdk.tools.simulator.kubelet.records import CallRecords
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
 log = logging.getLogger(__name__)
@@ -110,11 +110,11 @@ class HealthCache:
         return True
 
 
-class HealthMonitor:
+class HealthWatch:
     """Keeps a health stream open to one plugin, in a thread, until it is stopped or the answer is UNIMPLEMENTED."""
 
     def __init__(
-        self, plugin: Plugin, service: str, cache: HealthCache, timing: KubeletTiming, records: Records
+        self, plugin: RegisteredPlugin, service: str, cache: HealthCache, timing: KubeletTiming, records: CallRecords
     ) -> None:
         self._plugin = plugin
         self._service = service
@@ -162,5 +162,5 @@ class HealthMonitor:
         result = stream.result
         assert result is not None  # the iteration has ended
         why = "" if result.ok else result.status
-        self._records.add_call(Call(HEALTH, info.driver, info.endpoint, started, result.seconds, why))
+        self._records.add_call(DriverCall(HEALTH, info.driver, info.endpoint, started, result.seconds, why))
         return result.code

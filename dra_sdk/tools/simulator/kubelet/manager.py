@@ -11,7 +11,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.simulator.kubelet import pods
-from dra_sdk.tools.simulator.kubelet.records import Finding, KubeletError, PodClaimError
+from dra_sdk.tools.simulator.kubelet.records import AnswerFinding, KubeletError, PodClaimError
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.wire.cdi import parse_qualified_name
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
-    from dra_sdk.tools.simulator.kubelet.plugins import Plugin, Plugins
-    from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, Records
+    from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
+    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CallRecords
     from dra_sdk.tools.simulator.local import LocalClient
 
 
 class ClaimManager:
     """Prepares and unprepares the claims of pods. Methods raise any `KubeletError`."""
 
-    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache, records: Records) -> None:
+    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache, records: CallRecords) -> None:
         self._api = api
         self._plugins = plugins
         self.cache = cache
@@ -97,7 +97,7 @@ class ClaimManager:
             why = f"fetch ResourceClaim {pod_claim.claim}: {error}"
             raise PodClaimError("claim-exists", why, claim=f"{namespace}/{pod_claim.claim}") from error
 
-    def _prepare_with(self, plugin: Plugin, infos: list[ClaimInfo]) -> None:
+    def _prepare_with(self, plugin: RegisteredPlugin, infos: list[ClaimInfo]) -> None:
         if not infos:
             return
         answers = plugin.prepare([info.ref for info in infos])
@@ -114,15 +114,15 @@ def _mark_prepared(infos: list[ClaimInfo]) -> None:
         info.prepared = True
 
 
-def findings(claim: JSON, devices: Iterable[PreparedDevice]) -> Iterator[Finding]:
+def findings(claim: JSON, devices: Iterable[AnsweredDevice]) -> Iterator[AnswerFinding]:
     """Compare the devices that drivers answered for a claim with its allocation."""
     name = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for device in devices:
         for rule, why in _broken_rules(claim_results(claim), device):
-            yield Finding(rule, device.driver, name, f"device {device.pool}/{device.device}: {why}")
+            yield AnswerFinding(rule, device.driver, name, f"device {device.pool}/{device.device}: {why}")
 
 
-def _broken_rules(results: list[JSON], device: PreparedDevice) -> Iterator[tuple[str, str]]:
+def _broken_rules(results: list[JSON], device: AnsweredDevice) -> Iterator[tuple[str, str]]:
     own = [result for result in results if result["driver"] == device.driver]
     requests = {base_request(result["request"]) for result in own}
     for request in device.requests:

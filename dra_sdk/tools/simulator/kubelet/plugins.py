@@ -16,7 +16,7 @@ from dra_sdk.tools.simulator.kubelet.calls import Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.records import (
     PREPARE,
     UNPREPARE,
-    Call,
+    DriverCall,
     DriverCallError,
     KubeletError,
     NotRegisteredError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dra_sdk.model.claim import ClaimRef
     from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse
-    from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, Records
+    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CallRecords
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
     from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
 
@@ -57,16 +57,16 @@ class PluginInfo:
     connected: bool = False
 
 
-class Plugin:
+class RegisteredPlugin:
     """One registered plugin. Calls to it have the kubelet's deadline and checks, and are recorded."""
 
-    def __init__(self, info: PluginInfo, timing: KubeletTiming, records: Records) -> None:
+    def __init__(self, info: PluginInfo, timing: KubeletTiming, records: CallRecords) -> None:
         self.info = info
         self.calls = KubeletCalls(info.endpoint, timing, info.driver)
         self.connectivity: Connectivity | None = None
         self._records = records
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
         """NodePrepareResources; the devices by claim UID. `DriverCallError`, `ResponseError`."""
         return self._call(PREPARE, claims, self.calls.prepare)
 
@@ -82,7 +82,7 @@ class Plugin:
 
     def _call(
         self, kind: str, claims: Sequence[ClaimRef], send: Callable[[Sequence[ClaimRef], str], ClaimsResponse]
-    ) -> dict[str, tuple[PreparedDevice, ...]]:
+    ) -> dict[str, tuple[AnsweredDevice, ...]]:
         started, info = time.monotonic(), self.info
         response = send(claims, info.service)
         devices = {uid: answer.devices for uid, answer in response.claims.items()}
@@ -93,7 +93,9 @@ class Plugin:
             error = str(failure)
             raise
         finally:
-            call = Call(kind, info.driver, info.endpoint, started, response.seconds, error, tuple(claims), devices)
+            call = DriverCall(
+                kind, info.driver, info.endpoint, started, response.seconds, error, tuple(claims), devices
+            )
             self._records.add_call(call)
         return devices
 
@@ -141,26 +143,26 @@ class Plugins:
     def __init__(
         self,
         timing: KubeletTiming,
-        records: Records,
+        records: CallRecords,
         wiper: SliceWiper,
-        watch_health: Callable[[Plugin], Callable[[], None]],
+        watch_health: Callable[[RegisteredPlugin], Callable[[], None]],
     ) -> None:
         self._timing = timing
         self._records = records
         self._wiper = wiper
         self._watch_health = watch_health
         self._changed = threading.Condition()
-        self._plugins: dict[str, list[Plugin]] = {}
-        self._health: dict[Plugin, Callable[[], None]] = {}
+        self._plugins: dict[str, list[RegisteredPlugin]] = {}
+        self._health: dict[RegisteredPlugin, Callable[[], None]] = {}
 
-    def add(self, info: PluginInfo) -> Plugin:
+    def add(self, info: PluginInfo) -> RegisteredPlugin:
         """Register a plugin and connect to it; `RegistrationError` if its endpoint is registered already."""
         with self._changed:
             others = self._plugins.setdefault(info.driver, [])
             if any(other.info.endpoint == info.endpoint for other in others):
                 why = f"endpoint {info.endpoint} already registered for DRA driver plugin {info.driver}"
                 raise RegistrationError("endpoint-taken", why, driver=info.driver, socket=info.socket)
-            plugin = Plugin(info, self._timing, self._records)
+            plugin = RegisteredPlugin(info, self._timing, self._records)
             others.append(plugin)
             self._health[plugin] = self._watch_health(plugin)
             self._sync(info.driver)
@@ -168,7 +170,7 @@ class Plugins:
         plugin.connectivity = Connectivity(plugin.calls.channel, lambda connected: self._observed(plugin, connected))
         return plugin
 
-    def remove(self, plugin: Plugin) -> None:
+    def remove(self, plugin: RegisteredPlugin) -> None:
         """Deregister a plugin and close its channel; calls in flight fail."""
         driver = plugin.info.driver
         with self._changed:
@@ -181,13 +183,13 @@ class Plugins:
         stop_health()
         plugin.disconnect()
 
-    def set_notified(self, plugin: Plugin) -> None:
+    def set_notified(self, plugin: RegisteredPlugin) -> None:
         """Note that the plugin was notified of its registration."""
         with self._changed:
             plugin.info = replace(plugin.info, notified=True)
             self._changed.notify_all()
 
-    def get(self, driver: str) -> Plugin:
+    def get(self, driver: str) -> RegisteredPlugin:
         """Return the plugin to call: the newest connected one, else the newest; `NotRegisteredError` if none is."""
         with self._changed:
             plugins = self._plugins.get(driver, [])
@@ -209,7 +211,7 @@ class Plugins:
     def _infos(self) -> list[PluginInfo]:
         return [plugin.info for plugins in self._plugins.values() for plugin in plugins]
 
-    def _observed(self, plugin: Plugin, connected: bool) -> None:
+    def _observed(self, plugin: RegisteredPlugin, connected: bool) -> None:
         driver = plugin.info.driver
         with self._changed:
             if plugin not in self._plugins.get(driver, []):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
+    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice
 
 
 EXTENDED = "<extended-resources>"
@@ -66,7 +66,7 @@ class RunningPod:
     name: str
     uid: str
     claims: dict[str, ClaimRef]
-    devices: dict[str, tuple[PreparedDevice, ...]]
+    devices: dict[str, tuple[AnsweredDevice, ...]]
     containers: dict[str, tuple[ContainerRequest, ...]]
 
     def cdi_ids(self, claim: str, request: str = "") -> tuple[str, ...]:

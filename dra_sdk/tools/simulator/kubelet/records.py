@@ -40,7 +40,7 @@ def claim_name(claim: ClaimRef) -> str:
 
 
 @dataclass(frozen=True)
-class PreparedDevice:
+class AnsweredDevice:
     """A device of a prepare answer, as the driver sent it.
 
     It is a class of its own, because the emulator judges the SDK from outside and must also hold wrong answers.
@@ -66,7 +66,7 @@ class PreparedDevice:
 
 
 @dataclass(frozen=True)
-class Call:
+class DriverCall:
     """One call to a driver.
 
     kind: get_info, notify, prepare, unprepare or health (one per stream).
@@ -87,12 +87,12 @@ class Call:
     seconds: float
     error: str = ""
     claims: tuple[ClaimRef, ...] = ()
-    devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    devices: dict[str, tuple[AnsweredDevice, ...]] = field(default_factory=dict)
     registered: bool | None = None
 
 
 @dataclass(frozen=True)
-class Finding:
+class AnswerFinding:
     """A mistake in an answer that the kubelet accepts, but that gives a container not what it should get.
 
     rule: base-request (a request named with its subrequest), known-request, allocated-device, share-id or cdi-name.
@@ -107,38 +107,38 @@ class Finding:
     why: str
 
 
-class Records:
+class CallRecords:
     """The calls and findings so far. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._calls: deque[Call] = deque(maxlen=RECORDED_CALLS)
-        self._findings: list[Finding] = []
+        self._calls: deque[DriverCall] = deque(maxlen=RECORDED_CALLS)
+        self._findings: list[AnswerFinding] = []
 
-    def add_call(self, call: Call) -> None:
+    def add_call(self, call: DriverCall) -> None:
         """Add a call that has ended."""
         with self._changed:
             self._calls.append(call)
             self._changed.notify_all()
 
-    def add_finding(self, finding: Finding) -> None:
+    def add_finding(self, finding: AnswerFinding) -> None:
         """Add a finding, unless the same one is there."""
         with self._changed:
             if finding not in self._findings:
                 self._findings.append(finding)
 
-    def calls(self, kind: str = "", driver: str = "") -> list[Call]:
+    def calls(self, kind: str = "", driver: str = "") -> list[DriverCall]:
         """Return the calls of this kind and driver ("" for any), oldest first."""
         with self._changed:
             return [call for call in self._calls if kind in {"", call.kind} and driver in {"", call.driver}]
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[AnswerFinding]:
         """The findings."""
         with self._changed:
             return list(self._findings)
 
-    def wait(self, predicate: Callable[[list[Call]], bool], timeout: float) -> bool:
+    def wait(self, predicate: Callable[[list[DriverCall]], bool], timeout: float) -> bool:
         """Wait until `predicate` is true for the list of calls; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(list(self._calls)), timeout)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, choose_service
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call, RegistrationError
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, DriverCall, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dra_sdk.tools.simulator.kubelet.plugins import Plugin, Plugins
-    from dra_sdk.tools.simulator.kubelet.records import Records
+    from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
+    from dra_sdk.tools.simulator.kubelet.records import CallRecords
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
 SocketIdentity = tuple[int, int]
@@ -66,7 +66,7 @@ class _Socket:
 
     path: str
     identity: SocketIdentity
-    plugin: Plugin | None = None
+    plugin: RegisteredPlugin | None = None
     worker: threading.Thread | None = None
     failures: int = 0
     next_attempt: float = field(default_factory=time.monotonic)
@@ -139,7 +139,7 @@ class RegistryWatcher:
                 socket.failures += 1
                 socket.next_attempt = time.monotonic() + pause
 
-    def _registered(self, socket: _Socket, plugin: Plugin) -> None:
+    def _registered(self, socket: _Socket, plugin: RegisteredPlugin) -> None:
         with self._lock:
             gone = socket.gone
             socket.plugin = None if gone else plugin
@@ -158,13 +158,15 @@ class RegistryWatcher:
 class Registrar:
     """Registers plugins, one attempt at a time; `stopping` ends an attempt early."""
 
-    def __init__(self, plugins: Plugins, timing: KubeletTiming, records: Records, stopping: threading.Event) -> None:
+    def __init__(
+        self, plugins: Plugins, timing: KubeletTiming, records: CallRecords, stopping: threading.Event
+    ) -> None:
         self._plugins = plugins
         self._timing = timing
         self._records = records
         self._stopping = stopping
 
-    def register(self, socket: str, registered: Callable[[Plugin], None]) -> None:
+    def register(self, socket: str, registered: Callable[[RegisteredPlugin], None]) -> None:
         """One attempt; `registered` is called with the new plugin. `RegistrationError` if it fails."""
         ready = threading.Event()
         with closing(KubeletCalls(socket, self._timing)) as calls:
@@ -189,7 +191,7 @@ class Registrar:
         result = calls.get_info()
         answer = result.message
         driver, error = (answer.name, "") if answer else ("", result.status)
-        self._records.add_call(Call(GET_INFO, driver, socket, started, result.seconds, error))
+        self._records.add_call(DriverCall(GET_INFO, driver, socket, started, result.seconds, error))
         if answer is None:
             raise RegistrationError("get-info", f"GetInfo: {error}", socket=socket)
         if answer.type != PLUGIN_TYPE:
@@ -198,7 +200,7 @@ class Registrar:
         # Without an endpoint the service is on the registration socket.
         return PluginInfo(driver, socket, answer.endpoint or socket, "", tuple(answer.supported_versions))
 
-    def _add(self, calls: KubeletCalls, info: PluginInfo) -> Plugin:
+    def _add(self, calls: KubeletCalls, info: PluginInfo) -> RegisteredPlugin:
         try:
             service = choose_service(info.socket, info.driver, info.versions)
             plugin = self._plugins.add(PluginInfo(info.driver, info.socket, info.endpoint, service, info.versions))
@@ -223,6 +225,8 @@ class Registrar:
         started = time.monotonic()
         result = calls.notify(refusal)
         error = "" if result.ok else result.status
-        self._records.add_call(Call(NOTIFY, driver, socket, started, result.seconds, error, registered=not refusal))
+        self._records.add_call(
+            DriverCall(NOTIFY, driver, socket, started, result.seconds, error, registered=not refusal)
+        )
         if error:
             raise RegistrationError("notify", f"NotifyRegistrationStatus: {error}", driver=driver, socket=socket)

@@ -13,14 +13,14 @@ import pytest
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse, Exchange, KubeletCalls, method_path
-from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
 
 METHOD = "/pluginregistration.Registration/GetInfo"
 STREAM = "/pluginregistration.Registration/Infos"
 CLAIM = ClaimRef("ns", "claim", "uid-1")
-DEVICE = PreparedDevice("gpu.example.com", "pool", "gpu-0", ("gpu",), ("a/b=c", "a/b=d"))
+DEVICE = AnsweredDevice("gpu.example.com", "pool", "gpu-0", ("gpu",), ("a/b=c", "a/b=d"))
 
 
 def info(_request: Any, _context: Any) -> PluginInfo:

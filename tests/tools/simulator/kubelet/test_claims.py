@@ -10,11 +10,11 @@ import pytest
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo, load
 from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
-from dra_sdk.tools.simulator.kubelet.records import CheckpointError, PreparedDevice, StoppedError
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CheckpointError, StoppedError
 from dra_sdk.tools.simulator.local import LocalClient
 
 REF = ClaimRef("default", "one", "uid-1")
-DEVICE = PreparedDevice("d", "pool", "dev", ("r",), ("v/c=a",), "share")
+DEVICE = AnsweredDevice("d", "pool", "dev", ("r",), ("v/c=a",), "share")
 
 
 def test_saved_claims_are_read_again_but_not_as_prepared(tmp_path: Path) -> None:

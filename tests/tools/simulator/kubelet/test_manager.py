@@ -14,10 +14,10 @@ from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager, findings
 from dra_sdk.tools.simulator.kubelet.pods import RunningPod
 from dra_sdk.tools.simulator.kubelet.records import (
+    AnsweredDevice,
     DriverCallError,
     NotRegisteredError,
     PodClaimError,
-    PreparedDevice,
     ResponseError,
     StoppedError,
 )
@@ -92,10 +92,10 @@ def test_containers_get_the_devices_of_their_requests(
     ref = claim(api, "one", GPU)
     gpu.on_prepare = lambda claims: {
         ref.uid: [
-            PreparedDevice(GPU, "node-1", "a", ("r",), ("v/c=a", "v/c=a2")),
-            PreparedDevice(GPU, "node-1", "b", ("s", "t"), ("v/c=b",)),
-            PreparedDevice(GPU, "node-1", "c", (), ("v/c=c",)),
-            PreparedDevice(GPU, "node-1", "d", ("r",), ()),
+            AnsweredDevice(GPU, "node-1", "a", ("r",), ("v/c=a", "v/c=a2")),
+            AnsweredDevice(GPU, "node-1", "b", ("s", "t"), ("v/c=b",)),
+            AnsweredDevice(GPU, "node-1", "c", (), ("v/c=c",)),
+            AnsweredDevice(GPU, "node-1", "d", ("r",), ()),
         ]
     }
     wanted = {
@@ -116,7 +116,7 @@ def test_extended_resources_come_from_a_claim_of_their_own(
 ) -> None:
     ref = claim(api, "made-by-the-scheduler", GPU)
     gpu.on_prepare = lambda claims: {
-        ref.uid: [PreparedDevice(GPU, "node-1", name, (f"container-{name}",), (f"v/c={name}",)) for name in "ab"]
+        ref.uid: [AnsweredDevice(GPU, "node-1", name, (f"container-{name}",), (f"v/c={name}",)) for name in "ab"]
     }
     wanted = pod(containers={"a": [], "b": [], "c": []})
     for container in wanted["spec"]["containers"][:2]:
@@ -367,7 +367,7 @@ def test_a_finding_is_recorded_once(api: LocalClient, kubelet: KubeletEmulator, 
     assert kubelet.run_pod(pod("one"))
     assert kubelet.findings == []
     kubelet.stop_pod("pod-1")
-    gpu.on_prepare = lambda claims: {ref.uid: [PreparedDevice(GPU, "node-1", "dev-one", ("r/sub",))]}
+    gpu.on_prepare = lambda claims: {ref.uid: [AnsweredDevice(GPU, "node-1", "dev-one", ("r/sub",))]}
     for name in ("pod-1", "pod-2"):
         kubelet.run_pod(pod("one", name=name))
     assert [finding.rule for finding in kubelet.findings] == ["base-request"]
@@ -383,31 +383,31 @@ def allocated(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("device", "rule"),
     [
-        (PreparedDevice(GPU, "node-1", "dev", ("r/sub",)), "base-request"),
-        (PreparedDevice(GPU, "node-1", "dev", ("s",)), "known-request"),
-        (PreparedDevice(GPU, "node-1", "eth0", ("r",)), "allocated-device"),
-        (PreparedDevice(GPU, "node-2", "dev", ("r",)), "allocated-device"),
-        (PreparedDevice(GPU, "node-1", "dev", ("r",), (), "share-1"), "share-id"),
-        (PreparedDevice(GPU, "node-1", "dev", ("r",), ("not-a-cdi-name",)), "cdi-name"),
+        (AnsweredDevice(GPU, "node-1", "dev", ("r/sub",)), "base-request"),
+        (AnsweredDevice(GPU, "node-1", "dev", ("s",)), "known-request"),
+        (AnsweredDevice(GPU, "node-1", "eth0", ("r",)), "allocated-device"),
+        (AnsweredDevice(GPU, "node-2", "dev", ("r",)), "allocated-device"),
+        (AnsweredDevice(GPU, "node-1", "dev", ("r",), (), "share-1"), "share-id"),
+        (AnsweredDevice(GPU, "node-1", "dev", ("r",), ("not-a-cdi-name",)), "cdi-name"),
     ],
 )
-def test_a_mistake_that_the_kubelet_accepts_is_a_finding(device: PreparedDevice, rule: str) -> None:
+def test_a_mistake_that_the_kubelet_accepts_is_a_finding(device: AnsweredDevice, rule: str) -> None:
     (found,) = findings(allocated(), [device])
     assert (found.rule, found.driver, found.claim) == (rule, GPU, "default/one")
     assert f"device {device.pool}/{device.device}: " in found.why
 
 
 def test_a_missing_share_id_is_a_finding() -> None:
-    (found,) = findings(allocated(shareID="share-1"), [PreparedDevice(GPU, "node-1", "dev", ("r",))])
+    (found,) = findings(allocated(shareID="share-1"), [AnsweredDevice(GPU, "node-1", "dev", ("r",))])
     assert found.rule == "share-id"
 
 
 @pytest.mark.parametrize(
     "device",
     [
-        PreparedDevice(GPU, "node-1", "dev", ("r",), ("vendor.com/class=a", "vendor.com/class=b"), "share-1"),
-        PreparedDevice(GPU, "node-1", "dev", (), (), "share-1"),
+        AnsweredDevice(GPU, "node-1", "dev", ("r",), ("vendor.com/class=a", "vendor.com/class=b"), "share-1"),
+        AnsweredDevice(GPU, "node-1", "dev", (), (), "share-1"),
     ],
 )
-def test_a_good_answer_has_no_findings(device: PreparedDevice) -> None:
+def test_a_good_answer_has_no_findings(device: AnsweredDevice) -> None:
     assert list(findings(allocated(shareID="share-1"), [device])) == []

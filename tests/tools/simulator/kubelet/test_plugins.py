@@ -14,9 +14,9 @@ from dra_sdk.tools.simulator.kubelet.plugins import choose_service
 from dra_sdk.tools.simulator.kubelet.records import (
     PREPARE,
     UNPREPARE,
+    AnsweredDevice,
     DriverCallError,
     NotRegisteredError,
-    PreparedDevice,
     ResponseError,
 )
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
@@ -113,7 +113,7 @@ def driver(kubelet: KubeletEmulator, kubelet_dir: Path) -> Iterator[FakeDriver]:
 
 
 def test_prepare_returns_devices_by_claim(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
-    shared = PreparedDevice(DRIVER, "node-1", "dev", ("r1", "r2"), ("a/b=c", "a/b=d"), "share-1")
+    shared = AnsweredDevice(DRIVER, "node-1", "dev", ("r1", "r2"), ("a/b=c", "a/b=d"), "share-1")
     driver.on_prepare = lambda claims: {ONE.uid: [shared], TWO.uid: []}
     assert kubelet.prepare(DRIVER, [ONE, TWO]) == {ONE.uid: (shared,), TWO.uid: ()}
     assert driver.prepared == [("v1", [ONE, TWO])]
