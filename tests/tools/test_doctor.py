@@ -30,8 +30,8 @@ VERSION_3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n"
 @pytest.fixture
 def paths(tmp_path: Path) -> NodePaths:
     """A node that lacks nothing but a container runtime's configuration."""
-    for each in ("kubelet/plugins_registry", "kubelet/plugins", "var/run/cdi", "etc/containerd"):
-        (tmp_path / each).mkdir(parents=True)
+    for path in ("kubelet/plugins_registry", "kubelet/plugins", "var/run/cdi", "etc/containerd"):
+        (tmp_path / path).mkdir(parents=True)
     return node_paths(tmp_path / "kubelet", Path("/var/run/cdi"), tmp_path)
 
 
@@ -40,7 +40,7 @@ def node_paths(kubelet: Path, cdi: Path, root: Path = Path("/")) -> NodePaths:
 
 
 def by_subject(findings: Iterator[Diagnosis]) -> dict[str, Diagnosis]:
-    return {each.subject: each for each in findings}
+    return {finding.subject: finding for finding in findings}
 
 
 def runtime(paths: NodePaths, config: str | None, version: str = "", *, nri: bool = False) -> dict[str, Diagnosis]:
@@ -53,19 +53,19 @@ def runtime(paths: NodePaths, config: str | None, version: str = "", *, nri: boo
 
 
 def test_directories_that_are_there_are_fine(tmp_path: Path) -> None:
-    for each in ("plugins_registry", "plugins", "cdi"):
-        (tmp_path / each).mkdir()
-    found = list(directories(node_paths(tmp_path, tmp_path / "cdi")))
-    assert [each.status for each in found] == ["ok", "ok", "ok"]
+    for name in ("plugins_registry", "plugins", "cdi"):
+        (tmp_path / name).mkdir()
+    findings = list(directories(node_paths(tmp_path, tmp_path / "cdi")))
+    assert [finding.status for finding in findings] == ["ok", "ok", "ok"]
 
 
 def test_a_missing_directory_and_a_file_in_its_place_are_named(tmp_path: Path) -> None:
     (tmp_path / "plugins").touch()
-    found = by_subject(directories(node_paths(tmp_path, tmp_path / "cdi")))
-    registry = found[f"directory {tmp_path / 'plugins_registry'}"]
+    findings = by_subject(directories(node_paths(tmp_path, tmp_path / "cdi")))
+    registry = findings[f"directory {tmp_path / 'plugins_registry'}"]
     assert (registry.status, registry.found) == ("missing", "does not exist")
     assert "--kubelet-dir" in registry.remedy
-    assert found[f"directory {tmp_path / 'plugins'}"].found == "is no directory"
+    assert findings[f"directory {tmp_path / 'plugins'}"].found == "is no directory"
 
 
 # -- the container runtime
@@ -90,21 +90,21 @@ def test_a_missing_directory_and_a_file_in_its_place_are_named(tmp_path: Path) -
     ],
 )
 def test_cdi_of_the_runtime(paths: NodePaths, config: str | None, version: str, status: str) -> None:
-    found = runtime(paths, config, version)["CDI"]
-    assert found.status == status
-    assert bool(found.remedy) == (status != "ok")
+    cdi = runtime(paths, config, version)["CDI"]
+    assert cdi.status == status
+    assert bool(cdi.remedy) == (status != "ok")
 
 
 def test_a_setting_of_an_imported_file_counts(paths: NodePaths) -> None:
     (paths.root / "etc/containerd/conf.d").mkdir()
     (paths.root / "etc/containerd/conf.d/cdi.toml").write_text(CDI_OFF)
-    found = runtime(paths, "imports = ['/etc/containerd/conf.d/*.toml']\n" + CDI_ON)
-    assert found["CDI"].status == "missing"
+    findings = runtime(paths, "imports = ['/etc/containerd/conf.d/*.toml']\n" + CDI_ON)
+    assert findings["CDI"].status == "missing"
 
 
 def test_a_directory_that_the_runtime_does_not_read_is_missing(paths: NodePaths) -> None:
-    found = runtime(paths, VERSION_3 + "cdi_spec_dirs = ['/etc/cdi']\n")["cdi_spec_dirs"]
-    assert (found.status, found.found) == ("missing", "containerd reads /etc/cdi, not /var/run/cdi")
+    directory = runtime(paths, VERSION_3 + "cdi_spec_dirs = ['/etc/cdi']\n")["cdi_spec_dirs"]
+    assert (directory.status, directory.found) == ("missing", "containerd reads /etc/cdi, not /var/run/cdi")
     assert runtime(paths, VERSION_3 + "cdi_spec_dirs = ['/run/cdi/']\n")["cdi_spec_dirs"].status == "ok"
 
 
@@ -139,8 +139,8 @@ def test_nri_is_there_if_somebody_listens(paths: NodePaths, monkeypatch: pytest.
 def test_the_kubelets_configuration_file(tmp_path: Path, text: str | None, status: str) -> None:
     if text is not None:
         (tmp_path / "config.yaml").write_text(text)
-    (found,) = kubelet_gates(tmp_path)
-    assert found.status == status
+    (gates,) = kubelet_gates(tmp_path)
+    assert gates.status == status
 
 
 # -- the API server
@@ -155,10 +155,10 @@ class Server:
     def get(self, path: str, params: object = None) -> JSON:
         if path not in self._objects:
             raise NotFoundError(f"{path} not found", status=404)
-        found = self._objects[path]
-        if isinstance(found, ApiError):
-            raise found
-        return dict(found)
+        answer = self._objects[path]
+        if isinstance(answer, ApiError):
+            raise answer
+        return dict(answer)
 
     def create(self, path: str, body: JSON) -> JSON:
         assert path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -184,50 +184,50 @@ def examined(paths: NodePaths, server: Any) -> dict[str, Diagnosis]:
 def test_a_node_that_has_everything_lacks_nothing(paths: NodePaths) -> None:
     (paths.kubelet / "config.yaml").write_text("featureGates: {}\n")
     near = node_paths(paths.kubelet, paths.root / "var/run/cdi", paths.root)
-    found = examined(near, Server(objects("v1.37.1"), set(PERMISSIONS)))
-    assert {each.subject for each in found.values() if each.status == "missing"} == set()
-    assert found["CDI"].found.startswith("by default on in containerd 2.1.4")
-    assert found["kubelet of here"].status == "ok"
-    assert found["permissions"].status == "ok"
+    findings = examined(near, Server(objects("v1.37.1"), set(PERMISSIONS)))
+    assert {finding.subject for finding in findings.values() if finding.status == "missing"} == set()
+    assert findings["CDI"].found.startswith("by default on in containerd 2.1.4")
+    assert findings["kubelet of here"].status == "ok"
+    assert findings["permissions"].status == "ok"
 
 
 def test_gates_that_a_release_has_off_are_named_as_not_visible(paths: NodePaths) -> None:
-    found = examined(paths, Server(objects("v1.35.4"), set(PERMISSIONS)))["feature gates of the API server"]
-    assert found.status == "unknown"
-    assert "DRAConsumableCapacity" in found.found
-    assert "DRAPrioritizedList" not in found.found
+    gates = examined(paths, Server(objects("v1.35.4"), set(PERMISSIONS)))["feature gates of the API server"]
+    assert gates.status == "unknown"
+    assert "DRAConsumableCapacity" in gates.found
+    assert "DRAPrioritizedList" not in gates.found
 
 
 def test_an_old_server_and_an_old_kubelet_are_missing_what_dra_needs(paths: NodePaths) -> None:
     old = objects("v1.33.2", "v1.32.0")
     del old["/apis/resource.k8s.io/v1"]
-    found = examined(paths, Server(old, set(PERMISSIONS)))
-    assert found["API server"].status == "missing"
-    assert "1.34" in found["API server"].remedy
-    assert found["kubelet of here"].status == "missing"
+    findings = examined(paths, Server(old, set(PERMISSIONS)))
+    assert findings["API server"].status == "missing"
+    assert "1.34" in findings["API server"].remedy
+    assert findings["kubelet of here"].status == "missing"
 
 
 def test_a_node_of_another_name_is_named(paths: NodePaths) -> None:
-    there = {path: each for path, each in objects().items() if "nodes" not in path}
-    found = examined(paths, Server(there, set(PERMISSIONS)))["Node here"]
-    assert found.status == "missing"
-    assert "NODE_NAME" in found.remedy
+    there = {path: obj for path, obj in objects().items() if "nodes" not in path}
+    node = examined(paths, Server(there, set(PERMISSIONS)))["Node here"]
+    assert node.status == "missing"
+    assert "NODE_NAME" in node.remedy
 
 
 def test_a_server_out_of_reach_is_missing(paths: NodePaths) -> None:
-    found = examined(paths, Server({"/version": UnreachableError("no route")}, UnreachableError("no route")))
-    assert found["API server"].status == "missing"
-    assert found["permissions"].status == "unknown"
+    findings = examined(paths, Server({"/version": UnreachableError("no route")}, UnreachableError("no route")))
+    assert findings["API server"].status == "missing"
+    assert findings["permissions"].status == "unknown"
 
 
 def test_without_credentials_the_api_server_is_unknown(paths: NodePaths) -> None:
-    found = examined(paths, None)
-    assert found["API server"].status == "unknown"
-    assert "permissions" not in found
+    findings = examined(paths, None)
+    assert findings["API server"].status == "unknown"
+    assert "permissions" not in findings
 
 
 def test_permissions_that_are_refused_are_all_named() -> None:
-    allowed = {each for each in PERMISSIONS if each[2] != "watch" and each[1] != "nodes"}
-    (found,) = permissions(Server({}, allowed))
-    assert found.status == "missing"
-    assert "get nodes, watch resourceslices" in found.found
+    allowed = {permission for permission in PERMISSIONS if permission[2] != "watch" and permission[1] != "nodes"}
+    (finding,) = permissions(Server({}, allowed))
+    assert finding.status == "missing"
+    assert "get nodes, watch resourceslices" in finding.found

@@ -64,7 +64,7 @@ class ShapeDriver:
         return [Device("shape")]
 
     def dra_prepare(self, claim: Any) -> list[Any]:
-        return [each.prepared() for each in claim.devices]
+        return [device.prepared() for device in claim.devices]
 
 
 class Odd(OpaqueConfig, api_version="odd.example.com/v1"):

@@ -37,13 +37,13 @@ def test_a_rule_that_says_what_the_class_says() -> None:
 
 
 def test_a_rule_that_refuses_what_the_class_takes_is_an_error_with_a_value() -> None:
-    found = ruled("!has(self.high) || self.low < self.high", "!has(self.high) || self.low <= self.high")
-    assert found == Comparison(['cel_rules[0] refuses {"high": 0}, which the class takes: wrong'], [])
+    comparison = ruled("!has(self.high) || self.low < self.high", "!has(self.high) || self.low <= self.high")
+    assert comparison == Comparison(['cel_rules[0] refuses {"high": 0}, which the class takes: wrong'], [])
 
 
 def test_a_rule_that_forgets_an_absent_field_is_an_error() -> None:
-    found = ruled("self.low <= self.high")
-    assert found.errors == ["cel_rules[0] refuses {}, which the class takes: it has no value: no such key: high"]
+    comparison = ruled("self.low <= self.high")
+    assert comparison.errors == ["cel_rules[0] refuses {}, which the class takes: it has no value: no such key: high"]
 
 
 def test_a_rule_that_cannot_be_compiled_is_an_error() -> None:
@@ -56,8 +56,8 @@ def test_what_only_the_class_refuses_is_noticed_once() -> None:
 
 
 def test_a_rule_that_refuses_nothing_is_noticed() -> None:
-    found = ruled("!has(self.high) || self.low <= self.high", "self.low < 100")
-    assert found == Comparison([], ["Ruled.cel_rules[1] refuses no sample"])
+    comparison = ruled("!has(self.high) || self.low <= self.high", "self.low < 100")
+    assert comparison == Comparison([], ["Ruled.cel_rules[1] refuses no sample"])
 
 
 def test_a_defect_of_a_class_is_noticed() -> None:

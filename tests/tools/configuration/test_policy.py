@@ -60,12 +60,12 @@ def broken(checked: JSON, info: DriverInfo = INFO) -> list[str]:
             return program.evaluate({"object": json_to_cel(checked), "variables": variables})
 
         variables = celpy.celtypes.MapType()
-        for each in policy["spec"]["variables"]:
-            variables[celpy.celtypes.StringType(each["name"])] = value(each["expression"], variables)
+        for variable in policy["spec"]["variables"]:
+            variables[celpy.celtypes.StringType(variable["name"])] = value(variable["expression"], variables)
         return [
-            each["message"].removeprefix(f"configuration of driver {NAME}: ")
-            for each in policy["spec"]["validations"]
-            if not value(each["expression"], variables)
+            validation["message"].removeprefix(f"configuration of driver {NAME}: ")
+            for validation in policy["spec"]["validations"]
+            if not value(validation["expression"], variables)
         ]
 
 
@@ -117,8 +117,8 @@ def test_what_the_driver_takes_is_let_through(parameters: JSON, kind: str) -> No
 @pytest.mark.parametrize(("sentence", "parameters"), WRONG)
 def test_what_the_driver_refuses_is_refused_with_the_field(sentence: str, parameters: JSON) -> None:
     assert not decoded(parameters)
-    (found,) = broken(claim(entry(parameters)))
-    assert found.startswith(sentence)
+    (message,) = broken(claim(entry(parameters)))
+    assert message.startswith(sentence)
 
 
 @pytest.mark.parametrize("kind", ["claim", "template", "class"])
@@ -133,8 +133,8 @@ def test_a_configuration_that_keeps_to_the_rules_is_let_through(kind: str) -> No
 def test_what_a_rule_refuses_is_refused_with_its_message(sentence: str, parameters: JSON) -> None:
     assert not decoded(parameters)
     both = claim(entry(RIGHT_PLATES[0], PLATES), entry(parameters, PLATES))
-    found = broken_by_our_engine(both, PlateDriver().dra_driver_info())
-    assert found[0].startswith(sentence)
+    messages = broken_by_our_engine(both, PlateDriver().dra_driver_info())
+    assert messages[0].startswith(sentence)
 
 
 def test_a_wrong_rule_makes_no_policy() -> None:
@@ -152,8 +152,8 @@ def test_a_wrong_rule_makes_no_policy() -> None:
 
 def test_each_wrong_field_of_each_entry_has_a_sentence() -> None:
     both = [entry(WRONG[4][1] | {"on": 3}), entry(RIGHT[0]), entry(WRONG[-2][1])]
-    found = [each.partition(" must")[0].partition(" is")[0] for each in broken(claim(*both))]
-    assert found == ["Shape: small", "Shape: on", "Strict: size"]
+    fields = [message.partition(" must")[0].partition(" is")[0] for message in broken(claim(*both))]
+    assert fields == ["Shape: small", "Shape: on", "Strict: size"]
 
 
 def test_what_is_not_the_drivers_is_not_read() -> None:
@@ -175,8 +175,8 @@ def test_what_is_stored_already_is_never_stopped() -> None:
 @pytest.mark.parametrize("name", ["cpu", "gpu", "gpu-amd", "nic"])
 def test_the_reference_drivers_have_a_policy_of_correct_expressions(name: str) -> None:
     policy, _ = config_policy(load_driver(name).info)
-    for each in [*policy["spec"]["variables"], *policy["spec"]["validations"]]:
-        parse(each["expression"])
+    for part in [*policy["spec"]["variables"], *policy["spec"]["validations"]]:
+        parse(part["expression"])
     for config in load_driver(name).info.configs:
         messages = [validation["message"] for validation in policy["spec"]["validations"]]
         assert all(any(message.endswith(rule.message) for message in messages) for rule in config.cel_rules)

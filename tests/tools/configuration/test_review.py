@@ -21,17 +21,17 @@ PLACES = {
 
 
 def made(kind: str, configs: Any) -> JSON:
-    found: Any = configs
+    content: Any = configs
     for key in reversed(PLACES[kind].split(".")):
-        found = {key: found}
-    return {"kind": kind, **found}
+        content = {key: content}
+    return {"kind": kind, **content}
 
 
 def problems(obj: JSON, reviewer: ConfigReviewer = REVIEWER) -> dict[str, str]:
     """Each field with its sentence."""
-    found, warnings = reviewer.problems(obj["kind"], obj)
+    sentences, warnings = reviewer.problems(obj["kind"], obj)
     assert warnings == []
-    return dict(found)
+    return dict(sentences)
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -46,23 +46,23 @@ def test_what_the_driver_takes_passes_and_the_rest_is_refused_in_place(kind: str
 def test_each_wrong_field_of_each_entry_has_its_path() -> None:
     parts = [{"width": 1}, {"width": 0, "screw": {"head": "square"}}]
     first = shape(smal=1, ratio="x", parts=parts, numbers={"a.b": "c"})
-    found = problems(made("ResourceClaim", [entry(first), entry({"anything": 1}, "other"), entry(WRONG[-1][1])]))
+    sentences = problems(made("ResourceClaim", [entry(first), entry({"anything": 1}, "other"), entry(WRONG[-1][1])]))
     below = "spec.devices.config[0].opaque.parameters"
-    assert list(found)[:5] == [
+    assert list(sentences)[:5] == [
         f"{below}.ratio",
         f"{below}.parts[1].width",
         f"{below}.parts[1].screw.head",
         f"{below}.numbers.a.b",
         f"{below}.smal",
     ]
-    assert found[f"{below}.parts[1].width"] == "must be greater than or equal to 1 (got 0)"
-    assert found[f"{below}.smal"].startswith("unknown field (known: small, ratio, on,")
-    assert list(found)[5].startswith("spec.devices.config[2].opaque.parameters")
+    assert sentences[f"{below}.parts[1].width"] == "must be greater than or equal to 1 (got 0)"
+    assert sentences[f"{below}.smal"].startswith("unknown field (known: small, ratio, on,")
+    assert list(sentences)[5].startswith("spec.devices.config[2].opaque.parameters")
 
 
 def test_a_field_with_alternatives_has_the_path_of_the_claim() -> None:
-    found = problems(made("ResourceClaim", [entry(shape(either="none"))]))
-    assert list(found) == ["spec.devices.config[0].opaque.parameters.either"]
+    sentences = problems(made("ResourceClaim", [entry(shape(either="none"))]))
+    assert list(sentences) == ["spec.devices.config[0].opaque.parameters.either"]
 
 
 def test_unknown_drivers_unknown_objects_and_no_configuration_pass() -> None:
@@ -80,8 +80,8 @@ def test_checks_in_code_are_made_and_a_defect_in_one_is_a_warning() -> None:
 
     (sentence,) = problems(asked(low=2), reviewer).values()
     assert sentence.startswith("low must not be above high")
-    found, (warning,) = reviewer.problems("ResourceClaim", asked(low=1))
-    assert found == []
+    sentences, (warning,) = reviewer.problems("ResourceClaim", asked(low=1))
+    assert sentences == []
     assert "not checked, because driver odd.example.com failed: RuntimeError: a defect" in warning
 
 

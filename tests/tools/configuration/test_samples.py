@@ -38,9 +38,9 @@ class Outer(OpaqueConfig, api_version="outer.example.com/v1"):
 
 
 def test_the_samples_of_a_small_class() -> None:
-    found = made(Outer)
+    parameters = made(Outer)
     least = {"size": 5}
-    assert found[:16] == [
+    assert parameters[:16] == [
         {},
         {"level": 1},
         {"level": 2},
@@ -58,30 +58,30 @@ def test_the_samples_of_a_small_class() -> None:
         {"inners": [least]},
         {"inners": [{"size": 5}]},
     ]
-    assert {"level": 3, "name": "left"} in found
-    assert {"inner": {"size": 6, "text": "y"}} in found
-    assert {"level": 2, "inners": [{"size": 6}]} in found
-    assert {"inner": least | {"text": "x"}, "inners": [least | {"text": "y"}]} in found
-    assert made(Outer) == found
+    assert {"level": 3, "name": "left"} in parameters
+    assert {"inner": {"size": 6, "text": "y"}} in parameters
+    assert {"level": 2, "inners": [{"size": 6}]} in parameters
+    assert {"inner": least | {"text": "x"}, "inners": [least | {"text": "y"}]} in parameters
+    assert made(Outer) == parameters
 
 
 @pytest.mark.parametrize("config", [Outer, Shape, Strict])
 def test_a_class_without_code_takes_all_its_samples(config: type[OpaqueConfig]) -> None:
-    found = made(config)
-    assert [parameters for parameters in found if wrong_fields(config, parameters)] == []
+    all_parameters = made(config)
+    assert [parameters for parameters in all_parameters if wrong_fields(config, parameters)] == []
 
 
 def test_every_two_fields_have_every_two_of_their_values() -> None:
-    found = made(Shape)
+    all_parameters = made(Shape)
     values: dict[str, list[Any]] = {}
-    for parameters in found:
+    for parameters in all_parameters:
         if len(parameters) == 1:
             ((key, value),) = parameters.items()
             values.setdefault(key, []).append(value)
     assert {1, 9} <= set(values["small"])
     assert values["mode"] == ["fast", 'ünïque "quoted"', 7]
     for one, other in combinations(["small", "on", "mode", "sides"], 2):
-        assert all({one: a, other: b} in found for a in values[one] for b in values[other])
+        assert all({one: a, other: b} in all_parameters for a in values[one] for b in values[other])
 
 
 def test_a_required_field_without_a_known_value_is_named() -> None:

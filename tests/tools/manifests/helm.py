@@ -16,8 +16,8 @@ JSON = dict[str, Any]
 
 
 def find_helm() -> Path | None:
-    found = helm_path(Cache.from_env())
-    return found if found.is_file() else None
+    helm = helm_path(Cache.from_env())
+    return helm if helm.is_file() else None
 
 
 def helm_objects(helm: Path, values: JSON, folder: Path) -> dict[tuple[str, str], JSON]:
@@ -27,5 +27,5 @@ def helm_objects(helm: Path, values: JSON, folder: Path) -> dict[tuple[str, str]
     command = [helm, "template", RELEASE, CHART, "--namespace", RELEASE, "--values", file]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = [each for each in yaml.safe_load_all(done.stdout) if each]
-    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in objects}

@@ -38,9 +38,9 @@ METRIC = re.compile(r"dra_sdk_[a-z_]+")
 
 
 def rendered(*values: JSON) -> dict[tuple[str, str], JSON]:
-    found = [each.object for each in Chart().render(*values)]
-    by_name = {(each["kind"], each["metadata"]["name"]): each for each in found}
-    assert len(by_name) == len(found), "two objects of one kind have the same name"
+    objects = [manifest.object for manifest in Chart().render(*values)]
+    by_name = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+    assert len(by_name) == len(objects), "two objects of one kind have the same name"
     return by_name
 
 
@@ -53,8 +53,8 @@ def pod(key: str, **fields: Any) -> JSON:
 
 
 def container(key: str, **fields: Any) -> JSON:
-    (found,) = pod(key, **fields)["containers"]
-    return dict(found)
+    (only,) = pod(key, **fields)["containers"]
+    return dict(only)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -86,10 +86,10 @@ def test_every_value_has_a_switch_that_changes_it() -> None:
 
 def fields(values: JSON) -> set[tuple[str, ...]]:
     """The values at the top, and those in maps at the top."""
-    found: set[tuple[str, ...]] = set()
+    paths: set[tuple[str, ...]] = set()
     for key, value in values.items():
-        found |= {(key, inner) for inner in value} if isinstance(value, dict) else {(key,)}
-    return found
+        paths |= {(key, inner) for inner in value} if isinstance(value, dict) else {(key,)}
+    return paths
 
 
 def test_the_schema_is_that_of_the_classes() -> None:
@@ -129,44 +129,44 @@ def test_null_removes_a_value_and_maps_are_merged_by_key() -> None:
 
 @pytest.mark.parametrize("key", DRIVERS)
 def test_a_driver_of_the_chart_is_the_installed_one(key: str) -> None:
-    info, found = load_driver(key).info, rendered(on(key))
-    classes = [each for (kind, _), each in found.items() if kind == "DeviceClass"]
-    assert info.name in {each["metadata"]["name"] for each in classes}
-    for each in classes:
-        assert f'device.driver == "{info.name}"' in each["spec"]["selectors"][0]["cel"]["expression"]
+    info, objects = load_driver(key).info, rendered(on(key))
+    classes = [obj for (kind, _), obj in objects.items() if kind == "DeviceClass"]
+    assert info.name in {device_class["metadata"]["name"] for device_class in classes}
+    for device_class in classes:
+        assert f'device.driver == "{info.name}"' in device_class["spec"]["selectors"][0]["cel"]["expression"]
     made = container(key)
     assert made["args"] == ["run", key]
-    settings = {each.env for each in SETTINGS} | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+    settings = {setting.env for setting in SETTINGS} | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
     documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/*.md"))
-    for variable in (each["name"] for each in made["env"]):
+    for variable in (entry["name"] for entry in made["env"]):
         assert variable in settings or f"`{variable}`" in documented, variable
 
 
 @pytest.mark.parametrize("key", DRIVERS)
 def test_a_pod_sees_the_directories_of_its_own_driver_only(key: str) -> None:
     name, spec = load_driver(key).info.name, pod(key, env={"DRA_GPU_MPS": "false"} if key == "gpu" else {})
-    volumes = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     shared = {"/var/run/cdi"} | SHARED.get(key, set())
     own = {f"/var/lib/kubelet/plugins_registry/{name}", f"/var/lib/kubelet/plugins/{name}"}
     assert set(volumes.values()) == shared | own
-    mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
+    mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     assert "host" not in volumes or mounts["/host"]["readOnly"]
-    assert {each["name"] for each in mounts.values()} == {each["name"] for each in spec["volumes"]}
+    assert {mount["name"] for mount in mounts.values()} == {volume["name"] for volume in spec["volumes"]}
 
 
 def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
     spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
-    paths = {each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
-    assert {each for each in paths if "cdi" in each} == {"/var/run/cdi-drivers/cpu"}
+    paths = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    assert {path for path in paths if "cdi" in path} == {"/var/run/cdi-drivers/cpu"}
     (made,) = spec["containers"]
     assert {"name": "DRA_SDK_CDI_DIR", "value": "/var/run/cdi-drivers/cpu"} in made["env"]
 
 
 @pytest.mark.parametrize("key", DRIVERS)
 def test_every_pod_is_confined_and_replaced_without_a_gap(key: str) -> None:
-    found = rendered(on(key))["DaemonSet", f"dra-{key}"]["spec"]
-    assert found["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    spec = found["template"]["spec"]
+    daemon_set = rendered(on(key))["DaemonSet", f"dra-{key}"]["spec"]
+    assert daemon_set["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    spec = daemon_set["template"]["spec"]
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert spec["enableServiceLinks"] is False
     (made,) = spec["containers"]
@@ -175,7 +175,11 @@ def test_every_pod_is_confined_and_replaced_without_a_gap(key: str) -> None:
     start = made["startupProbe"]
     assert start["httpGet"] == made["livenessProbe"]["httpGet"]  # which waits for it
     assert start["periodSeconds"] * start["failureThreshold"] == 300
-    sources = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in made["env"] if "valueFrom" in each}
+    sources = {
+        variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in made["env"]
+        if "valueFrom" in variable
+    }
     assert sources == {"NODE_NAME": "spec.nodeName", "POD_UID": "metadata.uid"}
 
 
@@ -204,44 +208,46 @@ def test_a_pod_is_privileged_only_for_the_features_that_need_it(key: str, env: J
 
 
 def test_on_the_hosts_network_the_old_pod_goes_first() -> None:
-    found = rendered(on("cpu", hostNetwork=True, httpPort=9090))["DaemonSet", "dra-cpu"]["spec"]
-    assert found["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
-    (made,) = found["template"]["spec"]["containers"]
+    daemon_set = rendered(on("cpu", hostNetwork=True, httpPort=9090))["DaemonSet", "dra-cpu"]["spec"]
+    assert daemon_set["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    (made,) = daemon_set["template"]["spec"]["containers"]
     assert made["ports"] == [{"name": "http", "containerPort": 9090}]
     assert {"name": "DRA_SDK_HTTP_ADDRESS", "value": ":9090"} in made["env"]
 
 
 def test_each_driver_has_an_account_that_only_its_own_policy_is_about() -> None:
-    found = rendered(on("cpu"), on("gpu"))
+    objects = rendered(on("cpu"), on("gpu"))
     for key, driver in (("cpu", "dra.cpu"), ("gpu", "gpu.nvidia.com")):
-        assert found["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]["serviceAccountName"] == f"dra-{key}"
-        assert ("ServiceAccount", f"dra-{key}") in found
-        policy = found["ValidatingAdmissionPolicy", f"dra-{key}"]["spec"]
+        assert objects["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]["serviceAccountName"] == f"dra-{key}"
+        assert ("ServiceAccount", f"dra-{key}") in objects
+        policy = objects["ValidatingAdmissionPolicy", f"dra-{key}"]["spec"]
         (condition,) = policy["matchConditions"]
         assert condition["expression"] == f'request.userInfo.username == "system:serviceaccount:dra-sdk:dra-{key}"'
-        assert f'variables.slice.spec.driver == "{driver}"' in {each["expression"] for each in policy["validations"]}
-        assert found["ValidatingAdmissionPolicyBinding", f"dra-{key}"]["spec"]["validationActions"] == ["Deny"]
+        assert f'variables.slice.spec.driver == "{driver}"' in {
+            validation["expression"] for validation in policy["validations"]
+        }
+        assert objects["ValidatingAdmissionPolicyBinding", f"dra-{key}"]["spec"]["validationActions"] == ["Deny"]
 
 
 def test_only_a_driver_that_tells_the_status_of_devices_may_write_it() -> None:
-    found = rendered(on("cpu", deviceStatus=True), on("gpu"))
+    objects = rendered(on("cpu", deviceStatus=True), on("gpu"))
     granted = {
-        key: {resource for rule in found["ClusterRole", f"dra-{key}"]["rules"] for resource in rule["resources"]}
+        key: {resource for rule in objects["ClusterRole", f"dra-{key}"]["rules"] for resource in rule["resources"]}
         for key in ("cpu", "gpu")
     }
     assert granted["cpu"] - granted["gpu"] == {"resourceclaims/status", "resourceclaims/driver"}
     (rule,) = [
-        each for each in found["ClusterRole", "dra-cpu"]["rules"] if "resourceclaims/driver" in each["resources"]
+        rule for rule in objects["ClusterRole", "dra-cpu"]["rules"] if "resourceclaims/driver" in rule["resources"]
     ]
     assert rule["resourceNames"] == ["dra.cpu"]
 
 
 @pytest.mark.parametrize("key", ["cpu", "nic", "gpu", "gpu-amd"])
 def test_on_openshift_an_account_may_make_its_own_pod_and_no_wider_one(key: str) -> None:
-    found = rendered(on(key), {"openShift": True})
-    constraints = found["SecurityContextConstraints", f"dra-sdk-{key}"]
+    objects = rendered(on(key), {"openShift": True})
+    constraints = objects["SecurityContextConstraints", f"dra-sdk-{key}"]
     assert constraints["users"] == [f"system:serviceaccount:dra-sdk:dra-{key}"]
-    spec = found["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]
+    spec = objects["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]
     context = spec["containers"][0]["securityContext"]
     privileged = context.get("privileged", False)
     assert constraints["allowPrivilegedContainer"] is privileged
@@ -250,12 +256,12 @@ def test_on_openshift_an_account_may_make_its_own_pod_and_no_wider_one(key: str)
     assert constraints["allowHostNetwork"] is constraints["allowHostPorts"] is spec.get("hostNetwork", False)
     if not privileged:
         assert constraints["allowedCapabilities"] == context["capabilities"].get("add", [])
-    kinds = {kind for each in spec["volumes"] for kind in each if kind != "name"}
+    kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
     assert kinds <= set(constraints["volumes"])
 
 
 def test_objects_come_in_an_order_in_which_they_can_be_applied() -> None:
-    kinds = [each.object["kind"] for each in Chart().render(ALL)]
+    kinds = [manifest.object["kind"] for manifest in Chart().render(ALL)]
     assert kinds[0] == "Namespace"
     assert kinds.index("ServiceAccount") < kinds.index("DaemonSet")
     assert kinds.index("ValidatingAdmissionPolicyBinding") < kinds.index("DaemonSet")
@@ -284,16 +290,16 @@ def monitoring() -> dict[tuple[str, str], JSON]:
 
 
 def test_alerts_and_dashboard_ask_for_metrics_that_exist(metrics: set[str]) -> None:
-    found = monitoring()
-    rules = found["PrometheusRule", "dra-sdk-drivers"]["spec"]["groups"][0]["rules"]
-    dashboard = json.loads(found["ConfigMap", "dra-sdk-dashboard"]["data"]["dra-drivers.json"])
-    queries = [each["expr"] for each in rules]
+    objects = monitoring()
+    rules = objects["PrometheusRule", "dra-sdk-drivers"]["spec"]["groups"][0]["rules"]
+    dashboard = json.loads(objects["ConfigMap", "dra-sdk-dashboard"]["data"]["dra-drivers.json"])
+    queries = [rule["expr"] for rule in rules]
     queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    queries += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
-    asked = {name for each in queries for name in METRIC.findall(each)}
+    queries += [variable["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+    asked = {name for query in queries for name in METRIC.findall(query)}
     assert asked <= metrics
-    created = {each for each in metrics if each.endswith("_created") and each != "dra_sdk_slices_created"}
-    of_histograms = {each for each in metrics if each.endswith("_sum") or each == "dra_sdk_hook_seconds_count"}
+    created = {metric for metric in metrics if metric.endswith("_created") and metric != "dra_sdk_slices_created"}
+    of_histograms = {metric for metric in metrics if metric.endswith("_sum") or metric == "dra_sdk_hook_seconds_count"}
     assert metrics - asked == created | of_histograms, "a metric that no panel shows"
 
 
@@ -310,23 +316,25 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_monitors_and_policies_select_the_pods_of_the_drivers() -> None:
-    found = rendered({"monitoring": {"podMonitor": True}, "networkPolicy": {"create": True}}, on("cpu"))
-    template = found["DaemonSet", "dra-cpu"]["spec"]["template"]
+    objects = rendered({"monitoring": {"podMonitor": True}, "networkPolicy": {"create": True}}, on("cpu"))
+    template = objects["DaemonSet", "dra-cpu"]["spec"]["template"]
     selectors = (
-        found["PodMonitor", "dra-sdk-drivers"]["spec"]["selector"]["matchLabels"],
-        found["NetworkPolicy", "dra-sdk-drivers"]["spec"]["podSelector"]["matchLabels"],
+        objects["PodMonitor", "dra-sdk-drivers"]["spec"]["selector"]["matchLabels"],
+        objects["NetworkPolicy", "dra-sdk-drivers"]["spec"]["podSelector"]["matchLabels"],
     )
-    for each in selectors:
-        assert each.items() <= template["metadata"]["labels"].items()
+    for labels in selectors:
+        assert labels.items() <= template["metadata"]["labels"].items()
     (port,) = template["spec"]["containers"][0]["ports"]
-    assert found["PodMonitor", "dra-sdk-drivers"]["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
+    assert objects["PodMonitor", "dra-sdk-drivers"]["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
 
 
 def test_values_has_a_field_for_every_default() -> None:
-    known = {each.alias or name for name, each in Values.model_fields.items()}
+    known = {field.alias or name for name, field in Values.model_fields.items()}
     assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == known - {"global"}
 
 
 def test_the_chart_needs_nothing_that_the_package_does_not_bring(tmp_path: Path) -> None:
     shutil.copytree(CHART, tmp_path / "chart")
-    assert [each.text for each in Chart(tmp_path / "chart").render(ALL)] == [each.text for each in Chart().render(ALL)]
+    assert [manifest.text for manifest in Chart(tmp_path / "chart").render(ALL)] == [
+        manifest.text for manifest in Chart().render(ALL)
+    ]

@@ -23,7 +23,7 @@ from tests.embedded import settings_for
 
 NAME = "lamps.example.com"
 _EVENTS = ResourceType("events.k8s.io", "v1", "events", "Event", namespaced=True)
-WITH_EVENTS = Catalog(tuple(_EVENTS if each.plural == "events" else each for each in CATALOG))
+WITH_EVENTS = Catalog(tuple(_EVENTS if kind.plural == "events" else kind for kind in CATALOG))
 """Events as drivers write them, in place of the same objects in the core group."""
 ON_STATUS = ("resourceclaims/driver", "associated-node:patch")
 """No request: Kubernetes 1.36 and later ask for it when resourceclaims/status is patched."""
@@ -49,8 +49,8 @@ class Lamps:
         ]
 
     def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        for each in claim.devices:
-            yield each.prepared(status=DeviceStatus(conditions=[Condition(type="Ready", status=True, reason="Lit")]))
+        for device in claim.devices:
+            yield device.prepared(status=DeviceStatus(conditions=[Condition(type="Ready", status=True, reason="Lit")]))
 
     def dra_unprepare(self) -> None:
         """Something is to be undone, so the claim is kept on disk."""
@@ -62,9 +62,13 @@ class Lamps:
 
 def role(name: str, values: dict[str, Any]) -> set[tuple[str, str]]:
     """Resource and verb of each permission of a ClusterRole of the chart."""
-    rendered = (each.object for each in Chart().render(values))
-    (found,) = (each for each in rendered if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name)
-    return {(resource, verb) for rule in found["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    rendered = (manifest.object for manifest in Chart().render(values))
+    (cluster_role,) = (
+        manifest for manifest in rendered if manifest["kind"] == "ClusterRole" and manifest["metadata"]["name"] == name
+    )
+    return {
+        (resource, verb) for rule in cluster_role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
 
 
 def granted(*, device_status: bool) -> set[tuple[str, str]]:
@@ -82,13 +86,16 @@ def asked() -> set[tuple[str, str]]:
 
         def devices() -> dict[str, int]:
             slices = cluster.api.list("resourceslices", fields=f"spec.driver={NAME}")
-            return {each["spec"]["pool"]["name"]: len(each["spec"].get("devices", [])) for each in slices}
+            return {
+                resource_slice["spec"]["pool"]["name"]: len(resource_slice["spec"].get("devices", []))
+                for resource_slice in slices
+            }
 
         def requests() -> set[tuple[str, str]]:
             return {
-                ("/".join(filter(None, (each.resource, each.subresource))), each.verb)
-                for each in cluster.server.log.records()[begin:]
-                if each.user_agent.startswith("dra-sdk") and each.resource
+                ("/".join(filter(None, (record.resource, record.subresource))), record.verb)
+                for record in cluster.server.log.records()[begin:]
+                if record.user_agent.startswith("dra-sdk") and record.resource
             }
 
         with DriverProcess(Driver.of(lamps), settings_for(cluster)):
@@ -126,8 +133,8 @@ def test_a_driver_without_status_gets_what_every_driver_asks_for() -> None:
 def test_every_driver_of_the_chart_has_that_role(key: str) -> None:
     """What the SDK asks for is what each of them asks for; none has a client of its own."""
     entry = Chart().defaults["drivers"][key]
-    found = role(f"dra-{key}", {"drivers": {key: {"enabled": True}}})
-    assert found == granted(device_status=entry.get("deviceStatus", False))
+    permissions = role(f"dra-{key}", {"drivers": {key: {"enabled": True}}})
+    assert permissions == granted(device_status=entry.get("deviceStatus", False))
 
 
 def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
@@ -138,7 +145,7 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
         flags = argparse.Namespace(kubeconfig=cluster.kubeconfig, context="")
         with opened_cluster(flags, follow=True) as followed:
             wait(lambda: cluster.server.open_watches == len(followed.kinds))
-        asked = {(each.resource, each.verb) for each in cluster.server.log.records()[begin:] if each.resource}
+        asked = {(record.resource, record.verb) for record in cluster.server.log.records()[begin:] if record.resource}
     of_preemption = ("priorityclasses", "poddisruptionbudgets")  # which this server does not have
     unserved = {(resource, verb) for resource in of_preemption for verb in ("list", "watch")}
     assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved

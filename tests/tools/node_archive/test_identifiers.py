@@ -24,11 +24,11 @@ UUID = "9b2a4c1e-1111-4222-8333-abcdefabcdef"
     ],
 )
 def test_an_identifier_is_replaced_by_one_of_the_same_shape(text: str) -> None:
-    found = Identifiers().replaced(text, "/sys/class/any/file")
-    assert found != text
-    assert len(found) == len(text)
-    assert [each for each in found if each in ":-"] == [each for each in text if each in ":-"]
-    assert not {"123456", "abcdef", "ABCDEF"} & {found[at : at + 6] for at in range(len(found))}
+    replaced = Identifiers().replaced(text, "/sys/class/any/file")
+    assert replaced != text
+    assert len(replaced) == len(text)
+    assert [sign for sign in replaced if sign in ":-"] == [sign for sign in text if sign in ":-"]
+    assert not {"123456", "abcdef", "ABCDEF"} & {replaced[at : at + 6] for at in range(len(replaced))}
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_what_identifies_nothing_stays(text: str) -> None:
 
 def test_equal_identifiers_have_equal_replacements() -> None:
     known = Identifiers()
-    found = known.replaced(f"3c:ec:ef:12:34:56 {UUID} 3C:EC:EF:12:34:56 3c:ec:ef:12:34:57").split()
-    assert found[0] == found[2] != found[3]
-    assert known.replaced(UUID.upper()) == found[1]
-    assert known.replaced("enx3cecef123456") == f"enx{found[0].replace(':', '')}"
+    words = known.replaced(f"3c:ec:ef:12:34:56 {UUID} 3C:EC:EF:12:34:56 3c:ec:ef:12:34:57").split()
+    assert words[0] == words[2] != words[3]
+    assert known.replaced(UUID.upper()) == words[1]
+    assert known.replaced("enx3cecef123456") == f"enx{words[0].replace(':', '')}"
 
 
 def test_a_serial_number_is_replaced_wherever_it_occurs() -> None:

@@ -79,8 +79,8 @@ def captured(node: Path, tmp_path: Path) -> Path:
 
 def test_the_hardware_of_the_archive_is_that_of_the_node(node: Path, captured: Path) -> None:
     there, here = Host(captured), Host(node)
-    assert [replace(each, path=Path()) for each in read_pci_devices(there)] == [
-        replace(each, path=Path()) for each in read_pci_devices(here)
+    assert [replace(device, path=Path()) for device in read_pci_devices(there)] == [
+        replace(device, path=Path()) for device in read_pci_devices(here)
     ]
     assert read_cpus(there) == read_cpus(here)
     assert read_numa_nodes(there) == read_numa_nodes(here)
@@ -125,16 +125,16 @@ def test_equal_identifiers_stay_equal(captured: Path) -> None:
 
 
 def test_identifiers_are_kept_on_request(node: Path) -> None:
-    found = capture(node, with_ids=True)
-    assert found.files[f"/{NIC}/net/eth0/address"] == f"{MAC}\n".encode()
-    assert found.identifiers == 0
-    assert found.manifest().source["withIds"] is True
-    assert f"/{GPU}/secret" not in found.files
+    content = capture(node, with_ids=True)
+    assert content.files[f"/{NIC}/net/eth0/address"] == f"{MAC}\n".encode()
+    assert content.identifiers == 0
+    assert content.manifest().source["withIds"] is True
+    assert f"/{GPU}/secret" not in content.files
 
 
 def test_the_manifest_says_what_was_left_out(captured: Path) -> None:
-    found = read_manifest(captured).left_out
-    assert found == {
+    left_out = read_manifest(captured).left_out
+    assert left_out == {
         f"/{GPU}/resource0": "a device's memory",
         f"/{GPU}/rom": "a device's memory",
         f"/{GPU}/secret": "only root may read it",
@@ -145,17 +145,17 @@ def test_the_manifest_says_what_was_left_out(captured: Path) -> None:
 
 def test_device_nodes_are_in_the_manifest_and_links_stay_relative(node: Path, tmp_path: Path) -> None:
     (node / "dev").symlink_to("/dev")  # the only device nodes that a test without privileges has
-    found = capture(node)
-    assert "/dev" in found.links
+    content = capture(node)
+    assert "/dev" in content.links
     (node / "dev").unlink()
     (node / "dev/disk/by-uuid").mkdir(parents=True)
     link(node, "dev/disk/by-uuid/1234", "../../sda")
     link(node, "dev/log", "/run/systemd/journal/dev-log")
     put(node, "dev/notes", "text")
-    found = capture(node)
-    assert found.links["/dev/log"] == "../run/systemd/journal/dev-log"
-    assert found.left_out["/dev/notes"] == "is a file, a socket or a pipe, not a device node"
-    assert not any("by-uuid" in path for path in found.links)
+    content = capture(node)
+    assert content.links["/dev/log"] == "../run/systemd/journal/dev-log"
+    assert content.left_out["/dev/notes"] == "is a file, a socket or a pipe, not a device node"
+    assert not any("by-uuid" in path for path in content.links)
     real = capture(Path("/"), read=lambda _path: b"")
     null = Path("/dev/null").stat()
     assert (real.devices["/dev/null"].type, real.devices["/dev/null"].major) == ("c", os.major(null.st_rdev))
@@ -170,11 +170,11 @@ def test_files_that_cannot_be_read_are_listed(node: Path) -> None:
             raise OSError(5, "Input/output error")
         return {"class": b"\xff\xfe", "device": b"0" * (MAX_FILE + 1)}.get(path.name, b"text")
 
-    found = capture(node, read=read)
-    assert found.left_out[f"/{GPU}/vendor"] == "cannot be read: Input/output error"
-    assert found.left_out[f"/{GPU}/class"] == "is binary"
-    assert found.left_out[f"/{GPU}/device"] == "has more than 4 MiB"
-    assert found.complete
+    content = capture(node, read=read)
+    assert content.left_out[f"/{GPU}/vendor"] == "cannot be read: Input/output error"
+    assert content.left_out[f"/{GPU}/class"] == "is binary"
+    assert content.left_out[f"/{GPU}/device"] == "has more than 4 MiB"
+    assert content.complete
 
 
 def test_a_file_that_does_not_answer_is_left_behind(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,36 +190,36 @@ def test_a_file_that_does_not_answer_is_left_behind(node: Path, monkeypatch: pyt
     monkeypatch.setattr("dra_sdk.tools.node_archive.node_files.READ_SECONDS", 0.5)
     monkeypatch.setattr("os.read", hang)
     try:
-        found = capture(node)
+        content = capture(node)
     finally:
         ended.set()
     assert hanging.is_set()
-    assert found.left_out[f"/{GPU}/vendor"] == "cannot be read: no answer within 0.5 s"
-    assert found.files[f"/{NIC}/vendor"] == b"0x8086\n"
+    assert content.left_out[f"/{GPU}/vendor"] == "cannot be read: no answer within 0.5 s"
+    assert content.files[f"/{NIC}/vendor"] == b"0x8086\n"
 
 
 def test_the_size_has_a_limit_and_the_rest_is_told(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dra_sdk.tools.node_archive.node_files.MAX_CONTENT", 2 << 20)
-    found = capture(node, read=lambda _path: b"text" * (1 << 16))
-    assert not found.complete
-    assert found.size <= 2 << 20
-    assert "the files of an archive have at most 2 MiB together" in found.left_out.values()
+    content = capture(node, read=lambda _path: b"text" * (1 << 16))
+    assert not content.complete
+    assert content.size <= 2 << 20
+    assert "the files of an archive have at most 2 MiB together" in content.left_out.values()
 
 
 def test_the_number_of_paths_has_a_limit(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dra_sdk.tools.node_archive.node_files.MAX_MEMBERS", 50)
-    found = capture(node)
-    assert not found.complete
-    assert len(found.files) + len(found.links) + len(found.directories) < 50
-    assert "an archive has at most 50 members" in found.left_out.values()
+    content = capture(node)
+    assert not content.complete
+    assert len(content.files) + len(content.links) + len(content.directories) < 50
+    assert "an archive has at most 50 members" in content.left_out.values()
 
 
 def test_more_can_be_included_but_no_process_and_nothing_above(node: Path) -> None:
     put(node, "sys/class/fpga/card0/model", "v80\n")
-    found = capture(node, include=["/sys/class/fpga/*", "/proc/*", "/etc/sh*"])
-    assert found.files["/sys/class/fpga/card0/model"] == b"v80\n"
-    assert "/etc/shadow" in found.files
-    assert not any(path.startswith(("/proc/1", "/proc/self")) for path in (*found.files, *found.links))
+    content = capture(node, include=["/sys/class/fpga/*", "/proc/*", "/etc/sh*"])
+    assert content.files["/sys/class/fpga/card0/model"] == b"v80\n"
+    assert "/etc/shadow" in content.files
+    assert not any(path.startswith(("/proc/1", "/proc/self")) for path in (*content.files, *content.links))
     for pattern in ("sys/class/fpga", "/sys/../etc", "/"):
         with pytest.raises(SettingsError, match="must be an absolute path below /"):
             capture(node, include=[pattern])
@@ -237,4 +237,4 @@ def test_an_archive_is_whole_or_absent(node: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
         write_archive(capture(node), tmp_path / "folder")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "node"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "node"]

@@ -27,8 +27,8 @@ class Http:
     def __call__(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str
     ) -> tuple[int, Any]:
-        code, _, found = self.full(method, path, body, content_type, **headers)
-        return code, found
+        code, _, answer = self.full(method, path, body, content_type, **headers)
+        return code, answer
 
     def full(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str

@@ -149,6 +149,6 @@ def test_waiting_for_slices() -> None:
         body = {"metadata": {"name": "s"}, "spec": {"driver": DRIVER, "nodeName": "node-1", "pool": pool}}
         later = threading.Timer(0.05, lambda: cluster.api.create("resourceslices", body))
         later.start()
-        (found,) = cluster.wait_slices(DRIVER)
+        (published,) = cluster.wait_slices(DRIVER)
         later.join()
-        assert found["metadata"]["name"] == "s"
+        assert published["metadata"]["name"] == "s"

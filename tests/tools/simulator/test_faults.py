@@ -42,8 +42,8 @@ def test_too_many_requests_for_a_while(server: ApiServer, http: Http) -> None:
 def test_errors(server: ApiServer, http: Http, error: statuses.StatusError, code: int, reason: str) -> None:
     server.faults.add(FaultRule(Reject(error), resource="resourceslices"))
     for _ in range(3):
-        found, status = http("GET", f"{SLICES}/a")
-        assert (found, status["code"], status["reason"]) == (code, code, reason)
+        answered, status = http("GET", f"{SLICES}/a")
+        assert (answered, status["code"], status["reason"]) == (code, code, reason)
     server.faults.clear()
     assert http("GET", f"{SLICES}/a")[0] == 404
 

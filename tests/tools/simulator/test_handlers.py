@@ -43,11 +43,11 @@ class TestObjects:
     def test_a_list_has_items_without_their_kind(self, http: Http, local: LocalClient) -> None:
         local.create("resourceslices", slice_object("b"))
         local.create("resourceslices", slice_object("a"))
-        code, found = http("GET", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1")
-        assert (code, found["kind"], found["apiVersion"]) == (200, "ResourceSliceList", "resource.k8s.io/v1")
-        assert found["metadata"] == {"resourceVersion": str(local.store.version)}
-        assert [item["metadata"]["name"] for item in found["items"]] == ["a", "b"]
-        assert "kind" not in found["items"][0]
+        code, listed = http("GET", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1")
+        assert (code, listed["kind"], listed["apiVersion"]) == (200, "ResourceSliceList", "resource.k8s.io/v1")
+        assert listed["metadata"] == {"resourceVersion": str(local.store.version)}
+        assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
+        assert "kind" not in listed["items"][0]
 
     def test_all_pages_of_a_list_are_of_one_moment(self, http: Http, local: LocalClient) -> None:
         for name in "abcde":
@@ -79,11 +79,11 @@ class TestObjects:
 
     def test_the_status(self, http: Http) -> None:
         http("POST", CLAIMS, claim_object())
-        _, found = http("GET", f"{CLAIMS}/claim-1/status")
-        found["status"] = {"reservedFor": [{"uid": "1"}]}
-        assert http("PUT", f"{CLAIMS}/claim-1/status", found)[1]["status"] == found["status"]
+        _, stored = http("GET", f"{CLAIMS}/claim-1/status")
+        stored["status"] = {"reservedFor": [{"uid": "1"}]}
+        assert http("PUT", f"{CLAIMS}/claim-1/status", stored)[1]["status"] == stored["status"]
         code, patched = http("PATCH", f"{CLAIMS}/claim-1/status", {"status": {"x": 1}}, MERGE)
-        assert (code, patched["status"]) == (200, {**found["status"], "x": 1})
+        assert (code, patched["status"]) == (200, {**stored["status"], "x": 1})
 
     def test_server_side_apply(self, http: Http) -> None:
         http("POST", CLAIMS, claim_object())

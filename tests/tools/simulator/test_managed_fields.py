@@ -63,8 +63,8 @@ def test_an_update_owns_the_fields_that_it_changed_alone() -> None:
 
 
 def device(driver: str, name: str, *, share: str = "", **more: Any) -> dict[str, Any]:
-    found = {"driver": driver, "pool": "node-1", "device": name, **more}
-    return {**found, "shareID": share} if share else found
+    entry = {"driver": driver, "pool": "node-1", "device": name, **more}
+    return {**entry, "shareID": share} if share else entry
 
 
 def apply(local: LocalClient, manager: str, *devices: dict[str, Any], force: bool = False) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def apply(local: LocalClient, manager: str, *devices: dict[str, Any], force: boo
     del config["spec"]
     config["status"] = {"devices": list(devices)}
     applied = local.apply("resourceclaims", config, manager=manager, force=force, subresource="status")
-    found: list[dict[str, Any]] = applied.get("status", {}).get("devices", [])
-    return found
+    statuses: list[dict[str, Any]] = applied.get("status", {}).get("devices", [])
+    return statuses
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ def failure(code: int, reason: str) -> Any:
 
 
 def drained(watch: Watcher) -> list[tuple[str, str]]:
-    found = []
+    events = []
     while event := watch.next(0.01):
         metadata = event.object["metadata"]
-        found.append((event.type, metadata.get("name", metadata.get("resourceVersion"))))
-    return found
+        events.append((event.type, metadata.get("name", metadata.get("resourceVersion"))))
+    return events
 
 
 class TestCreate:

@@ -102,8 +102,8 @@ def test_merging_edits() -> None:
 
 
 def test_looking_up_this_machine(tmp_path: Path) -> None:
-    found = host_device("/dev/null")
-    assert (found.type, found.major, found.minor) == ("c", 1, 3)
+    null = host_device("/dev/null")
+    assert (null.type, null.major, null.minor) == ("c", 1, 3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
     assert host_device(str(fifo)) == HostDevice("p", 0, 0, stat.S_IMODE(fifo.stat().st_mode))

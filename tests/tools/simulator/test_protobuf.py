@@ -20,9 +20,9 @@ CASES = json.loads((Path(__file__).parent / "protobuf_cases.json").read_text())
 def without_empty(value: Any) -> Any:
     """Go writes what is unset in one of the two formats and not in the other."""
     if isinstance(value, dict):
-        inner = {key: without_empty(each) for key, each in value.items()}
-        return {key: each for key, each in inner.items() if each not in (None, "", [], {})}
-    return [without_empty(each) for each in value] if isinstance(value, list) else value
+        inner = {key: without_empty(member) for key, member in value.items()}
+        return {key: member for key, member in inner.items() if member not in (None, "", [], {})}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.fixture
@@ -39,22 +39,22 @@ def test_an_object_is_the_same_in_both_formats(case: dict[str, Any]) -> None:
 
 
 def test_values_that_are_zero_but_set_are_kept() -> None:
-    found = decode(
+    resource_slice = decode(
         base64.b64decode(next(case["protobuf"] for case in CASES if case["json"]["kind"] == "ResourceSlice"))
     )
-    attributes = found["spec"]["devices"][0]["attributes"]
+    attributes = resource_slice["spec"]["devices"][0]["attributes"]
     assert attributes["z"] == {"int": 0}
     assert attributes["b"] == {"bool": False}
     assert attributes["i"] == {"int": -5}
     assert attributes["lb"] == {"bools": [True, False]}
-    assert found["spec"]["pool"]["generation"] == 0
+    assert resource_slice["spec"]["pool"]["generation"] == 0
 
 
 def test_an_attribute_that_is_an_empty_string_is_kept() -> None:
     entry = part(1, b"alias") + part(2, part(4, b""))
     spec = part(6, part(1, b"nic0") + part(2, entry) + part(5, b""))
-    found = decode(MAGIC + part(1, part(2, b"ResourceSlice")) + part(2, part(2, spec)))
-    assert found["spec"]["devices"] == [{"name": "nic0", "attributes": {"alias": {"string": ""}}}]
+    resource_slice = decode(MAGIC + part(1, part(2, b"ResourceSlice")) + part(2, part(2, spec)))
+    assert resource_slice["spec"]["devices"] == [{"name": "nic0", "attributes": {"alias": {"string": ""}}}]
 
 
 def part(number: int, content: bytes) -> bytes:

@@ -111,10 +111,10 @@ def test_a_list_at_an_earlier_version(http: Http, local: LocalClient) -> None:
     local.patch("resourceslices", {"metadata": {"labels": {"x": "y"}}}, "a")
     local.delete("resourceslices", "b")
     local.create("resourceslices", slice_object("c"))
-    code, found = listed(http, version)
-    assert (code, found["metadata"]["resourceVersion"]) == (200, str(version))
-    assert [item["metadata"]["name"] for item in found["items"]] == ["a", "b"]
-    assert found["items"][0]["metadata"] == kept["metadata"]
+    code, earlier = listed(http, version)
+    assert (code, earlier["metadata"]["resourceVersion"]) == (200, str(version))
+    assert [item["metadata"]["name"] for item in earlier["items"]] == ["a", "b"]
+    assert earlier["items"][0]["metadata"] == kept["metadata"]
     local.store.expire_history()
     code, status = listed(http, version)
     assert (code, status["reason"]) == (410, "Expired")

@@ -134,8 +134,8 @@ def read_response(stream: Any) -> bytes:
     while (line := stream.readline()) != b"\r\n":
         name, _, value = line.partition(b":")
         length = int(value) if name == b"Content-Length" else length
-    found: bytes = stream.read(length)
-    return found
+    body: bytes = stream.read(length)
+    return body
 
 
 class TestProtocol:

@@ -22,8 +22,8 @@ class TestDiscovery:
         (group,) = http("GET", "/apis")[1]["groups"]
         assert (group["name"], group["preferredVersion"]["groupVersion"]) == ("resource.k8s.io", "resource.k8s.io/v1")
         assert http("GET", "/apis/resource.k8s.io")[1] == group
-        found = http("GET", "/apis/resource.k8s.io/v1")[1]
-        by_name = {entry["name"]: entry for entry in found["resources"]}
+        resources = http("GET", "/apis/resource.k8s.io/v1")[1]
+        by_name = {entry["name"]: entry for entry in resources["resources"]}
         assert set(by_name) == {
             "deviceclasses",
             "devicetaintrules",

@@ -52,8 +52,8 @@ def claim(cluster: EmbeddedCluster, name: str = "claim-1") -> dict[str, Any]:
     return cluster.api.get("resourceclaims", name, "default")
 
 
-def devices(found: dict[str, Any]) -> list[str]:
-    results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+def devices(stored: dict[str, Any]) -> list[str]:
+    results = stored.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
     return [result["device"] for result in results]
 
 
@@ -61,10 +61,10 @@ def test_a_pod_gets_what_its_claim_selects(cluster: EmbeddedCluster, driver: Fak
     publish(cluster, gpu("small"), gpu("large", "96Gi"))
     cluster.create_claim("claim-1", big())
     pod = cluster.run_pod("pod-1", ["claim-1"])
-    found = claim(cluster)
-    assert devices(found) == ["large"]
-    assert [user["name"] for user in found["status"]["reservedFor"]] == ["pod-1"]
-    assert found["metadata"]["finalizers"] == [FINALIZER]
+    allocated = claim(cluster)
+    assert devices(allocated) == ["large"]
+    assert [user["name"] for user in allocated["status"]["reservedFor"]] == ["pod-1"]
+    assert allocated["metadata"]["finalizers"] == [FINALIZER]
     assert cluster.api.get("pods", "pod-1", "default")["spec"]["nodeName"] == "node-1"
     assert [ref.name for ref in pod.claims.values()] == ["claim-1"]
     assert len(driver.prepared) == 1
@@ -79,8 +79,8 @@ def test_devices_are_free_again_after_the_last_pod(cluster: EmbeddedCluster, dri
     cluster.stop_pod("pod-1")
     assert devices(claim(cluster)) == ["only"]
     cluster.stop_pod("pod-2")
-    found = claim(cluster)
-    assert (found.get("status") or {}, found["metadata"].get("finalizers") or []) == ({}, [])
+    left = claim(cluster)
+    assert (left.get("status") or {}, left["metadata"].get("finalizers") or []) == ({}, [])
     cluster.create_claim("claim-2", {"r": "gpu"})
     cluster.run_pod("pod-3", ["claim-2"])
     assert devices(claim(cluster, "claim-2")) == ["only"]
@@ -111,8 +111,8 @@ def test_claims_from_a_template_come_and_go_with_their_pod(cluster: EmbeddedClus
         cluster.api.create("pods", {"metadata": {"name": name, "namespace": "default"}, "spec": pod_spec})
         cluster.run_pod(name)
     made = cluster.api.list("resourceclaims", "default")
-    assert sorted(device for each in made for device in devices(each)) == ["one", "two"]
-    assert all(each["metadata"]["name"].startswith("pod-") for each in made)
+    assert sorted(device for generated in made for device in devices(generated)) == ["one", "two"]
+    assert all(generated["metadata"]["name"].startswith("pod-") for generated in made)
     cluster.stop_pod("pod-1")
     (left,) = cluster.api.list("resourceclaims", "default")
     assert left["metadata"]["ownerReferences"][0]["name"] == "pod-2"
@@ -180,7 +180,7 @@ def test_claims_without_a_pod_are_allocated_too(cluster: EmbeddedCluster) -> Non
     for name in ("a", "b"):
         cluster.create_claim(name, {"r": "gpu"})
     outcome = cluster.schedule()
-    allocated = {key[1]: each.allocation is not None for key, each in outcome.claims_by_key.items()}
+    allocated = {key[1]: claim_outcome.allocation is not None for key, claim_outcome in outcome.claims_by_key.items()}
     assert allocated == {"a": True, "b": False}
     assert outcome.claims_by_key["default", "b"].reason
     assert devices(claim(cluster, "a")) == ["one"]
@@ -193,9 +193,9 @@ def test_a_taint_evicts_pods(cluster: EmbeddedCluster, driver: FakeDriver) -> No
     publish(cluster, gpu("one"), gpu("two"))
     cluster.create_claim("claim-1", {"r": "gpu"})
     cluster.run_pod("pod-1", ["claim-1"])
-    (found,) = cluster.api.list("resourceslices")
-    found["spec"]["devices"][0]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
-    cluster.api.update("resourceslices", found)
+    (published,) = cluster.api.list("resourceslices")
+    published["spec"]["devices"][0]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
+    cluster.api.update("resourceslices", published)
     cluster.schedule()
     assert cluster.api.list("pods") == []
     assert len(driver.unprepared) == 1

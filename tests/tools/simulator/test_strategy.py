@@ -50,13 +50,13 @@ class VersionedServer:
         """A stored claim with two allocated devices."""
         assert self.post(claim())[0] == 201
         results = [{"request": "gpu", "driver": "d.example.com", "pool": "p", "device": name} for name in ("a", "b")]
-        _, found = self.http("GET", f"{CLAIMS}/gpu")
-        code, found = self.status(found, {"allocation": {"devices": {"results": results}}})
+        _, stored = self.http("GET", f"{CLAIMS}/gpu")
+        code, stored = self.status(stored, {"allocation": {"devices": {"results": results}}})
         assert code == 200
-        return dict(found)
+        return dict(stored)
 
-    def status(self, found: dict[str, Any], status: dict[str, Any]) -> tuple[int, Any]:
-        return self.http("PUT", f"{CLAIMS}/gpu/status", {**found, "status": status})
+    def status(self, stored: dict[str, Any], status: dict[str, Any]) -> tuple[int, Any]:
+        return self.http("PUT", f"{CLAIMS}/gpu/status", {**stored, "status": status})
 
 
 @contextmanager
@@ -68,8 +68,8 @@ def world(version: str = "1.36", **gates: bool) -> Iterator[VersionedServer]:
 
 @pytest.fixture
 def server() -> Iterator[VersionedServer]:
-    with world() as found:
-        yield found
+    with world() as server:
+        yield server
 
 
 def causes(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -151,8 +151,8 @@ class TestDefaults:
     def test_an_update_with_the_stored_object_is_no_write(self, server: VersionedServer) -> None:
         server.post(claim(request(tolerations=[{"key": "k"}])))
         version = server.store.version
-        _, found = server.http("GET", f"{CLAIMS}/gpu")
-        assert server.http("PUT", f"{CLAIMS}/gpu", found)[1] == found
+        _, stored = server.http("GET", f"{CLAIMS}/gpu")
+        assert server.http("PUT", f"{CLAIMS}/gpu", stored)[1] == stored
         assert server.store.version == version
 
 
@@ -181,7 +181,7 @@ class TestDropping:
             Strategy(server.store, ServerProfile.of("1.36", {"DRADeviceTaints": False})).install()
             stored["spec"]["devices"].append(device("gpu-1", taints=[TAINT]))
             _, updated = server.http("PUT", f"{SLICES}/node-a-gpu", stored)
-            assert all(each["taints"] for each in updated["spec"]["devices"])
+            assert all(tainted["taints"] for tainted in updated["spec"]["devices"])
             updated["spec"]["devices"] = [device()]
             _, updated = server.http("PUT", f"{SLICES}/node-a-gpu", updated)
             updated["spec"]["devices"] = [device(taints=[TAINT])]
@@ -233,9 +233,9 @@ class TestValidation:
 
     def test_an_update_and_every_kind_of_patch(self, server: VersionedServer) -> None:
         assert server.post(claim())[0] == 201
-        _, found = server.http("GET", f"{CLAIMS}/gpu")
-        found["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
-        code, status = server.http("PUT", f"{CLAIMS}/gpu", found)
+        _, stored = server.http("GET", f"{CLAIMS}/gpu")
+        stored["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
+        code, status = server.http("PUT", f"{CLAIMS}/gpu", stored)
         assert (code, causes(status)) == (422, [("spec", "FieldValueInvalid")])
         patch = {"spec": {"devices": {"requests": []}}}
         assert server.http("PATCH", f"{CLAIMS}/gpu", patch, MERGE)[0] == 422
@@ -264,27 +264,27 @@ class TestStatus:
         assert (code, created.get("status") or {}) == (201, {})
 
     def test_a_status_is_validated(self, server: VersionedServer) -> None:
-        found = server.allocated()
-        reserved = {**found["status"], "reservedFor": [{"resource": "pods", "name": "p"}]}
-        code, status = server.status(found, reserved)
+        stored = server.allocated()
+        reserved = {**stored["status"], "reservedFor": [{"resource": "pods", "name": "p"}]}
+        code, status = server.status(stored, reserved)
         assert (code, causes(status)) == (422, [("status.reservedFor[0].uid", "FieldValueRequired")])
-        other = {"allocation": {"devices": {"results": found["status"]["allocation"]["devices"]["results"][:1]}}}
-        code, status = server.status(found, other)
+        other = {"allocation": {"devices": {"results": stored["status"]["allocation"]["devices"]["results"][:1]}}}
+        code, status = server.status(stored, other)
         assert (code, causes(status)) == (422, [("status.allocation", "FieldValueInvalid")])
 
     def test_device_statuses_are_removed_with_the_allocation(self, server: VersionedServer) -> None:
-        found = server.allocated()
+        stored = server.allocated()
         said = [{"driver": "d.example.com", "pool": "p", "device": name} for name in ("a", "b")]
-        code, found = server.status(found, {**found["status"], "devices": said})
-        assert (code, found["status"]["devices"]) == (200, said)
-        code, found = server.status(found, {"devices": said})
-        assert (code, found.get("status") or {}) == (200, {})
+        code, stored = server.status(stored, {**stored["status"], "devices": said})
+        assert (code, stored["status"]["devices"]) == (200, said)
+        code, stored = server.status(stored, {"devices": said})
+        assert (code, stored.get("status") or {}) == (200, {})
 
     def test_device_statuses_need_their_gate(self) -> None:
         with world("1.36", DRAResourceClaimDeviceStatus=False) as server:
-            found = server.allocated()
+            stored = server.allocated()
             said = [{"driver": "d.example.com", "pool": "p", "device": "a"}]
-            assert "devices" not in server.status(found, {**found["status"], "devices": said})[1]["status"]
+            assert "devices" not in server.status(stored, {**stored["status"], "devices": said})[1]["status"]
 
 
 class TestAdminAccess:
@@ -302,9 +302,9 @@ class TestAdminAccess:
         body["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
         assert causes(server.post(body)[1]) == [("spec.devices.requests[0].adminAccess", "FieldValueForbidden")]
         server.post(claim())
-        _, found = server.http("GET", f"{CLAIMS}/gpu")
+        _, stored = server.http("GET", f"{CLAIMS}/gpu")
         result = {"request": "gpu", "driver": "d.example.com", "pool": "p", "device": "a", "adminAccess": True}
-        code, status = server.status(found, {"allocation": {"devices": {"results": [result]}}})
+        code, status = server.status(stored, {"allocation": {"devices": {"results": [result]}}})
         wanted = ("status.allocation.devices.results[0].adminAccess", "FieldValueForbidden")
         assert (code, causes(status)) == (422, [wanted])
 
@@ -328,8 +328,8 @@ class TestReleases:
     )
     def test_taint_rules(self, version: str, gates: dict[str, bool], served: str | None) -> None:
         catalog = server_catalog(ServerProfile.of(version, gates))
-        found = [kind.version for kind in catalog if kind.plural == "devicetaintrules"]
-        assert found == ([served] if served else [])
+        versions = [kind.version for kind in catalog if kind.plural == "devicetaintrules"]
+        assert versions == ([served] if served else [])
         if served:
             with world(version, **gates) as server:
                 assert server.post(taint_rule(served))[0] == 201

@@ -49,7 +49,7 @@ def at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def profile_of(case: dict[str, Any]) -> ServerProfile:
     gates = {**case["featureGates"], "DRADeviceTaintRules": True}
-    every = (each for obj in (case["object"], case.get("oldObject")) if obj for each in drops(obj, gates))
+    every = (gate for obj in (case["object"], case.get("oldObject")) if obj for gate in drops(obj, gates))
     return ServerProfile.of("1.36", gates | dict.fromkeys(every, True))
 
 
@@ -67,7 +67,7 @@ def stored(profile: ServerProfile, case: dict[str, Any]) -> ObjectStore:
     strategy = Strategy(store, profile)
     store.decode = strategy.decode
     old = case.get("oldObject")
-    namespaces = {each["metadata"].get("namespace") for each in (case["object"], old) if each}
+    namespaces = {stored["metadata"].get("namespace") for stored in (case["object"], old) if stored}
     for name in filter(None, namespaces):
         labels = {ADMIN_ACCESS_LABEL: "true"}
         store.create(store.catalog["namespaces"], {"metadata": {"name": name, "labels": labels}})
@@ -97,8 +97,8 @@ def answer(case: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 def causes(status: dict[str, Any]) -> set[tuple[str, str]]:
-    found = status.get("details", {}).get("causes", [])
-    return {(cause["field"], cause["reason"].removeprefix("FieldValue")) for cause in found}
+    causes = status.get("details", {}).get("causes", [])
+    return {(cause["field"], cause["reason"].removeprefix("FieldValue")) for cause in causes}
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DECIDED_EARLIER.keys()))

@@ -33,9 +33,9 @@ def pool(*devices: JSON, generation: int = 1, driver: str = "gpu.example.com") -
 
 
 def claim(name: str, *devices: str, pods: tuple[str, ...] = (), **result: Any) -> JSON:
-    found = [{"driver": "gpu.example.com", "pool": "node-1", "device": each, **result} for each in devices]
+    results = [{"driver": "gpu.example.com", "pool": "node-1", "device": device, **result} for device in devices]
     reserved = [{"resource": "pods", "name": pod} for pod in pods]
-    status = {"allocation": {"devices": {"results": found}}, "reservedFor": reserved}
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
     return {"kind": "ResourceClaim", "metadata": {"namespace": "team", "name": name}, "status": status}
 
 
@@ -44,7 +44,7 @@ def usage_rows(devices: list[DeviceUsage], *, all_partitions: bool = False) -> l
 
 
 def states(objects: list[JSON]) -> dict[str, str]:
-    return {each.name: each.state for each in device_usage(objects)}
+    return {device.name: device.state for device in device_usage(objects)}
 
 
 def test_counters_decide_what_is_blocked() -> None:
@@ -59,7 +59,7 @@ def test_several_claims_of_one_device_consume_its_counters_once() -> None:
     shared = part("a") | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
     objects = [
         *pool(shared, part("b", takes=2)),
-        *(claim(each, "a", consumedCapacity={"memory": "4Gi"}) for each in "xy"),
+        *(claim(name, "a", consumedCapacity={"memory": "4Gi"}) for name in "xy"),
     ]
     assert states(objects) == {"a": "shared by 2", "b": "free"}
     assert usage_rows(device_usage(objects))[1][-5] == "8Gi/10Gi"
@@ -82,13 +82,13 @@ def test_only_the_latest_generation_counts() -> None:
 
 def test_free_partitions_are_counted_in_one_row() -> None:
     published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=3))
-    found = usage_rows(device_usage([*published, claim("one", "a", pods=("p", "q"))]))
-    assert [(row[1], row[-3]) for row in found] == [
+    rows = usage_rows(device_usage([*published, claim("one", "a", pods=("p", "q"))]))
+    assert [(row[1], row[-3]) for row in rows] == [
         ("gpu-0", "blocked"),
         ("  a", "in use"),
         ("  2 more", "1 free, 1 blocked"),
     ]
-    assert found[1][-2:] == ["team/one", "p, q"]
+    assert rows[1][-2:] == ["team/one", "p, q"]
     assert len(usage_rows(device_usage(published), all_partitions=True)) == 4
 
 
@@ -107,7 +107,7 @@ def test_health_is_read_from_the_taint() -> None:
         "unhealthy since 2026-01-02T03:04:05Z, maintenance=soon:None",
         "maintenance=soon:None",
     ]
-    assert [each.state for each in devices] == ["tainted", "free"]
+    assert [usage.state for usage in devices] == ["tainted", "free"]
     assert usage_summary(devices).endswith("1 unhealthy")
 
 
@@ -141,7 +141,7 @@ def test_partitions_that_name_no_hardware_are_under_that_of_their_counters() -> 
     assert [row[1] for row in usage_rows(devices)] == ["gpu-0", "  3 more", "gpu-1", "  3 more"]
     assert usage_summary(devices).startswith("8 devices on 2 pieces of hardware")
     addressed = device_usage(pool(device("gpu-0", takes=3) | {"consumesCounters": gpus[0]["consumesCounters"]}, *gpus))
-    assert {each.hardware for each in addressed} == {"0000:18:00.0", "gpu-1-counter-set"}
+    assert {usage.hardware for usage in addressed} == {"0000:18:00.0", "gpu-1-counter-set"}
 
 
 def test_columns_are_the_capacities_that_devices_have() -> None:
@@ -155,8 +155,8 @@ def test_columns_are_the_capacities_that_devices_have() -> None:
 
 def test_the_json_has_what_the_table_has() -> None:
     shared = device("gpu-0") | {"allowMultipleAllocations": True}
-    found = usage_json(device_usage([*pool(shared), claim("one", "gpu-0", pods=("p",), consumedCapacity={"m": "1"})]))
-    assert found == [
+    entries = usage_json(device_usage([*pool(shared), claim("one", "gpu-0", pods=("p",), consumedCapacity={"m": "1"})]))
+    assert entries == [
         {
             "driver": "gpu.example.com",
             "pool": "node-1",

@@ -94,7 +94,7 @@ def test_a_call_on_a_closed_connection_is_cancelled(socket_dir: Path) -> None:
 
 def test_a_stream_has_the_result_that_it_ended_with(calls: KubeletCalls, recorded: list[Exchange]) -> None:
     stream = calls.stream(STREAM, InfoRequest(), PluginInfo, LONG)
-    assert [each.name for each in stream] == ["0", "1"]
+    assert [message.name for message in stream] == ["0", "1"]
     assert stream.result
     assert stream.result.code is grpc.StatusCode.ABORTED
     assert recorded[-1].answer == "ABORTED: enough"

@@ -392,14 +392,14 @@ def allocated(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_mistake_that_the_kubelet_accepts_is_a_finding(device: AnsweredDevice, rule: str) -> None:
-    (found,) = findings(allocated(), [device])
-    assert (found.rule, found.driver, found.claim) == (rule, GPU, "default/one")
-    assert f"device {device.pool}/{device.device}: " in found.why
+    (finding,) = findings(allocated(), [device])
+    assert (finding.rule, finding.driver, finding.claim) == (rule, GPU, "default/one")
+    assert f"device {device.pool}/{device.device}: " in finding.why
 
 
 def test_a_missing_share_id_is_a_finding() -> None:
-    (found,) = findings(allocated(shareID="share-1"), [AnsweredDevice(GPU, "node-1", "dev", ("r",))])
-    assert found.rule == "share-id"
+    (finding,) = findings(allocated(shareID="share-1"), [AnsweredDevice(GPU, "node-1", "dev", ("r",))])
+    assert finding.rule == "share-id"
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_plugins_may_set_different_things() -> None:
     answers.adjust("10-a", cpu(cpus="0-1", shares=pb.OptionalUInt64(value=2)))
     answers.adjust("20-b", cpu(mems="0", quota=pb.OptionalInt64(value=-1)))
     assert answers.container
-    found = answers.container.linux.resources.cpu
-    assert (found.cpus, found.mems, found.shares.value, found.quota.value) == ("0-1", "0", 2, -1)
-    assert answers.adjustment.linux.resources.cpu == found
+    merged_cpu = answers.container.linux.resources.cpu
+    assert (merged_cpu.cpus, merged_cpu.mems, merged_cpu.shares.value, merged_cpu.quota.value) == ("0-1", "0", 2, -1)
+    assert answers.adjustment.linux.resources.cpu == merged_cpu
 
 
 def test_an_empty_list_of_cpus_means_unchanged() -> None:
@@ -79,7 +79,7 @@ def test_two_plugins_may_not_set_the_same(what: str) -> None:
         answers.adjust("20-b", CONFLICTS[what])
 
 
-@pytest.mark.parametrize("what", [each for each in CONFLICTS if not each.startswith("CDI")])
+@pytest.mark.parametrize("what", [conflict for conflict in CONFLICTS if not conflict.startswith("CDI")])
 def test_one_plugin_may_set_it_twice(what: str) -> None:
     answers = merged()
     answers.adjust("10-a", CONFLICTS[what])
@@ -100,7 +100,7 @@ def test_values_of_the_container_are_replaced() -> None:
     )
     assert answers.container
     assert list(answers.container.env) == ["PATH=/bin", "A=2", "B=x=y"]
-    assert [each.source for each in answers.container.mounts] == ["/b"]
+    assert [mount.source for mount in answers.container.mounts] == ["/b"]
     assert dict(answers.container.annotations) == {"old": "2"}
 
 

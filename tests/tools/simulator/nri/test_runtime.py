@@ -150,9 +150,9 @@ def test_pods_of_before_a_restart_end_without_events_as_with_containerd(runtime:
         assert connected.wait_synchronized(LONG, 2)
         assert runtime.wait_plugins(1, LONG)
         runtime.run_pod(pod(1))
-        for each in ("pod0", "pod1"):
-            runtime.stop_pod(each)
-            runtime.remove_pod(each)
+        for pod_id in ("pod0", "pod1"):
+            runtime.stop_pod(pod_id)
+            runtime.remove_pod(pod_id)
         assert events == ["pod1", "pod1"]
         assert runtime.pods == {}
 
@@ -163,7 +163,7 @@ def test_only_containers_that_have_not_ended_are_synchronized(runtime: NriRuntim
         runtime.create_container(container(number))
     runtime.start_container("c1")
     runtime.stop_container("c2")
-    with plugin(path, synchronize=lambda _pods, containers: seen.extend(each.id for each in containers) or []):
+    with plugin(path, synchronize=lambda _pods, containers: seen.extend(running.id for running in containers) or []):
         assert seen == ["c0", "c1"]
 
 
@@ -284,5 +284,5 @@ def test_a_plugin_without_dedicated_calls_gets_state_changes(path: Path) -> None
             old.refuses = {"RunPodSandbox"}
             assert runtime.wait_plugins(1, LONG)
             runtime.run_pod(pod())
-        assert [each.method for each in runtime.calls][-2:] == ["RunPodSandbox", "StateChange"]
+        assert [call.method for call in runtime.calls][-2:] == ["RunPodSandbox", "StateChange"]
         assert runtime.calls[-1].code == Code.OK
