@@ -77,7 +77,7 @@ class NodePaths:
 
 
 def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool = False) -> list[Diagnosis]:
-    """All checks, in the order in which a reader would mend what is missing.
+    """Return all checks, in the order in which a reader would mend what is missing.
 
     api: None if no credentials were found. nri: whether a driver of this node needs NRI.
     """
@@ -124,7 +124,7 @@ def _writable(path: Path, remedy: str) -> Diagnosis:
 
 
 def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[Diagnosis]:
-    """CDI and NRI of the runtime. `version` is that of the Node's status, such as `containerd://2.1.4`, or empty."""
+    """Check CDI and NRI of the runtime. `version` is that in the Node's status, as `containerd://2.1.4`, or empty."""
     name, _, number = version.partition("://")
     file = paths.root / CONTAINERD_CONFIG
     if name == "cri-o":
@@ -234,7 +234,7 @@ def _major(version: str) -> int:
 
 
 def kubelet_gates(directory: Path) -> Iterator[Diagnosis]:
-    """Feature gates in the kubelet's configuration file."""
+    """Check the feature gates in the kubelet's configuration file."""
     file, subject = directory / "config.yaml", "feature gates of the kubelet"
     try:
         config = yaml.safe_load(file.read_text())

@@ -173,7 +173,7 @@ class _FieldChecks:
                 yield _FieldCheck(f"{present} && type({inner}) == map ? ({check.expression}) : true", check.message)
 
     def matches(self, schema: JSON, value: str, depth: int = 0) -> str:
-        """CEL that is true if the value of the expression `value` fits; `depth` makes names of variables unique."""
+        """Return CEL that is true if the value of the expression `value` fits; `depth` makes variables unique."""
         self._schema.check_depth(depth)
         resolved = self._schema.resolved(schema)
         self._check_keywords(resolved)
@@ -247,7 +247,7 @@ def _keys(value: str, properties: Mapping[str, Any]) -> str:
 
 
 def _one_of(value: str, allowed: Sequence[Any]) -> str:
-    """CEL that is true if `value` is among these. A list in CEL has items of one type."""
+    """Return CEL that is true if `value` is among these. A list in CEL has items of one type."""
     types = {str: "string", bool: "bool", int: "int", float: "double", type(None): "null_type"}
     by_type = {kind: [option for option in allowed if type(option) is kind] for kind in types}
     parts = [

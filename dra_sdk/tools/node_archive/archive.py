@@ -76,7 +76,7 @@ class ArchiveManifest:
 
     @classmethod
     def decode(cls, content: bytes, title: str) -> ArchiveManifest:
-        """SettingsError, which begins with `title`, if it is not one of a version that is known here."""
+        """Read the file; SettingsError, which begins with `title`, if it is not one of a version that is known here."""
         try:
             document = json.loads(content)
             if document["version"] != VERSION:
@@ -161,7 +161,7 @@ class _Members:
             raise self._refused(member.name, "is neither a file, a directory nor a symbolic link")
 
     def check_parents(self) -> None:
-        """SettingsError if a file or link is the parent of a member."""
+        """Raise SettingsError if a file or link is the parent of a member."""
         for name in (*self.files, *self.links, *self.directories):
             for parent in PurePosixPath(name).parents:
                 if str(parent) in self.files or str(parent) in self.links:
@@ -210,7 +210,7 @@ class _Members:
 
 
 def link_problem(name: str, target: str) -> str:
-    """Why a link with this name and target could lead out of the archive; empty if it cannot.
+    """Return why a link with this name and target could lead out of the archive; empty if it cannot.
 
     `..` is allowed only at the beginning of the target, and at most as often as the link's own directory is deep. A
     path that goes up only there stays inside when it passes other links, because each of them stays inside too.
@@ -234,7 +234,7 @@ class _Stream(gzip.GzipFile):
         self._left = _MAX_STREAM
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most `size` bytes; all that are left if it is negative or None."""
+        """Return at most `size` bytes; all that are left if it is negative or None."""
         most = self._left + 1
         content = super().read(most if size is None or size < 0 else min(size, most))
         self._left -= len(content)

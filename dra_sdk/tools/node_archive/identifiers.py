@@ -82,7 +82,7 @@ class Identifiers:
         return _NAMED_BY_MAC.sub(self._interface, text)
 
     def _learn(self, value: str, *, hexadecimal: bool = False) -> None:
-        """`hexadecimal` for a number that has other digits elsewhere."""
+        """Learn one identifier; `hexadecimal` for a number that has other digits elsewhere."""
         if value.lower() in _EMPTY or not value.strip("0:-. \n"):
             return
         self._pattern = None

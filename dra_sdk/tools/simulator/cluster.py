@@ -199,11 +199,11 @@ class EmbeddedCluster:
     # -- scheduling
 
     def snapshot(self) -> Snapshot:
-        """All objects that decide where pods go and which devices they get, for `dra_sdk.tools.scheduling`."""
+        """Return all objects that decide where pods go and which devices they get, for `dra_sdk.tools.scheduling`."""
         return self.scheduler.snapshot()
 
     def schedule(self) -> SchedulingOutcome:
-        """One round of the scheduler: claims are created from templates, allocated and reserved, pods get their node.
+        """Run the scheduler once: claims are created from templates, allocated and reserved, pods get their node.
 
         Before that, pods whose devices have a NoExecute taint are stopped, even if they tolerate it for some time. For
         every pod and claim that gets nothing the outcome has the reason in a sentence.
@@ -315,12 +315,12 @@ class EmbeddedCluster:
             self.scheduler.release(claim["metadata"]["name"], namespace, pod)
 
     def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JSON | None = None) -> JSON:
-        """`spec`, by default an empty OCI spec, with the CDI devices of one of the pod's containers."""
+        """Return `spec`, by default an empty OCI spec, with the CDI devices of one of the pod's containers."""
         return self.cdi.inject(spec or {"ociVersion": "1.2.1"}, pod.container_cdi_ids(container))
 
 
 def _health(profile: ServerProfile) -> HealthMode:
-    """Which drivers a kubelet of this release asks for health, with its default feature gates."""
+    """Return which drivers a kubelet of this release asks for health, with its default feature gates."""
     if profile.minor < _FIRST_WITH_HEALTH:
         return "off"
     return "negotiate" if profile.minor >= _FIRST_TO_NEGOTIATE_HEALTH else "always"

@@ -78,7 +78,7 @@ class FaultRule:
     hits: int = field(default=0, init=False)
 
     def matches(self, request: RequestInfo) -> bool:
-        """Whether the rule matches this request, regardless of its counts."""
+        """Return whether the rule matches this request, regardless of its counts."""
         patterns = (self.verb, self.resource, self.namespace, self.name)
         values = (request.verb, request.plural, request.namespace, request.name)
         fits = all(fnmatchcase(value, pattern) for value, pattern in zip(values, patterns, strict=True))

@@ -60,7 +60,7 @@ class LocalClient:
         return self.store.update(resource, _copy(obj), subresource="status", options=self._options).copy()
 
     def patch(self, plural: str, patch: JSON, name: str, namespace: str = "", *, subresource: str = "") -> JSON:
-        """JSON merge patch."""
+        """Change an object by a JSON merge patch."""
         resource = self.store.catalog[plural]
         options = self._options
         return self.store.patch(
@@ -68,7 +68,7 @@ class LocalClient:
         ).copy()
 
     def apply(self, plural: str, config: JSON, *, manager: str, force: bool = False, subresource: str = "") -> JSON:
-        """Server-side apply of `config`, which names the object."""
+        """Apply `config`, which names the object, on the server's side."""
         metadata = config["metadata"]
         return self.store.apply(
             self.store.catalog[plural],

@@ -113,7 +113,7 @@ class ManagedFields:
         return ManagedFields(owners)
 
     def encoded(self) -> list[JSON]:
-        """As `metadata.managedFields`."""
+        """Return them as `metadata.managedFields`."""
         entries = []
         for manager, owned in self.owners.items():
             entry = {
@@ -155,7 +155,7 @@ def _from_tree(tree: JSON, path: Path = ()) -> Iterable[Path]:
 
 
 def fields_of(obj: JSON) -> FieldValues:
-    """Every field of an object that can have an owner."""
+    """Return every field of an object that can have an owner."""
     owned: FieldValues = {}
     for key, value in obj.items():
         if key == "metadata":
@@ -206,7 +206,7 @@ def path_text(path: Path) -> str:
 
 
 def after_update(before: JSON | None, after: JSON, manager: Manager, *, time: str, api_version: str) -> list[JSON]:
-    """`managedFields` after a create or update: the fields that it changed belong to the writer alone."""
+    """Return `managedFields` after a create or update: the fields that it changed belong to the writer alone."""
     managed = ManagedFields.of(before) if before else ManagedFields({})
     old, new = (fields_of(before) if before else {}), fields_of(after)
     changed = {path for path, value in new.items() if path not in old or old[path] != value}
@@ -240,7 +240,7 @@ def applied(live: JSON, config: JSON, manager: Manager, *, force: bool, time: st
 
 
 def _appliable(config: JSON) -> JSON:
-    """`config` without what identifies the object."""
+    """Return `config` without what identifies the object."""
     rest = {key: value for key, value in config.items() if key not in {"apiVersion", "kind", "metadata"}}
     metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key in _APPLIED_METADATA}
     return {**rest, "metadata": metadata} if metadata else rest
@@ -285,7 +285,7 @@ def _merged_items(live: list[Any], config: list[Any], schema: Schema) -> list[An
 
 
 def _removed(value: Any, path: Path, schema: Schema = ()) -> Any:
-    """`value` without the field at `path`; containers that become empty are removed too."""
+    """Return `value` without the field at `path`; containers that become empty are removed too."""
     head, rest = path[0], path[1:]
     if head.startswith("f:"):
         return _removed_field(value, head[2:], rest, schema)

@@ -76,7 +76,7 @@ def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) ->
 
 
 def check_type(resource: ResourceType, obj: JSON) -> None:
-    """`StatusError` 400 if the object has another apiVersion or kind."""
+    """Raise `StatusError` 400 if the object has another apiVersion or kind."""
     wanted = (resource.api_version, resource.kind)
     given = (obj.get("apiVersion") or wanted[0], obj.get("kind") or wanted[1])
     if given != wanted:
@@ -87,7 +87,7 @@ def check_type(resource: ResourceType, obj: JSON) -> None:
 
 
 def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, version: str | None) -> None:
-    """`StatusError` 409 if the stored object has another uid or resourceVersion."""
+    """Raise `StatusError` 409 if the stored object has another uid or resourceVersion."""
     metadata = current["metadata"]
     name = metadata["name"]
     if uid and uid != metadata["uid"]:
@@ -136,7 +136,7 @@ def applicable(resource: ResourceType, config: JSON, subresource: str) -> JSON:
 
 
 def is_unchanged(current: JSON, wanted: JSON) -> bool:
-    """Whether two versions of an object differ in nothing but the resourceVersion."""
+    """Return whether two versions of an object differ in nothing but the resourceVersion."""
     before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
     after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
     return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

@@ -113,7 +113,7 @@ class ObjectStore:
         return stored
 
     def exists(self, resource: ResourceType, name: str, namespace: str = "") -> bool:
-        """Whether there is such an object."""
+        """Return whether there is such an object."""
         with self._lock:
             return (namespace, name) in self._objects[resource]
 
@@ -136,7 +136,7 @@ class ObjectStore:
         return [objects[key] for key in sorted(objects) if selector.matches(objects[key].object)]
 
     def check_version(self, resource: ResourceType, version: int) -> None:
-        """`StatusError` 410 if the watch cache no longer has all writes after `version`."""
+        """Raise `StatusError` 410 if the watch cache no longer has all writes after `version`."""
         with self._lock:
             self._caches[resource].since(version)
 

@@ -79,7 +79,7 @@ def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None
 
 
 def merged_edits(edits: list[JSON]) -> JSON:
-    """Several sets of edits as one: lists are joined, the last intelRdt is used."""
+    """Return several sets of edits as one: lists are joined, the last intelRdt is used."""
     merged: JSON = {}
     for edit in edits:
         for key, value in edit.items():
@@ -117,7 +117,7 @@ def _settings(edits: JSON) -> Iterator[tuple[str, str]]:
 
 
 def _check_net_devices(devices: list[JSON]) -> None:
-    """InjectionError if an interface is moved twice, or two get one name, as the CDI library refuses them."""
+    """Raise InjectionError if an interface is moved twice, or two get one name, as the CDI library does."""
     for key, what in (("hostInterfaceName", "interface of the host"), ("name", "name in the container")):
         names = [device[key] for device in devices]
         if twice := next((name for name in names if names.count(name) > 1), None):

@@ -217,7 +217,7 @@ def _number(data: Value) -> int:
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Field numbers and values: numbers for wire type 0, bytes for wire type 2; these messages have no others."""
+    """Yield field numbers and values: numbers for wire type 0, bytes for wire type 2; there are no others here."""
     offset = 0
     while offset < len(data):
         tag, offset = _varint(data, offset)

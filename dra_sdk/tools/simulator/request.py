@@ -73,7 +73,7 @@ class RequestInfo:
         return self.resource.plural if self.resource else ""
 
     def flag(self, parameter: str) -> bool:
-        """Whether a query parameter is true."""
+        """Return whether a query parameter is true."""
         return self.query.get(parameter, "").lower() in _TRUE
 
     def number(self, parameter: str) -> int | None:
@@ -146,7 +146,7 @@ class ApiResponse:
 
 
 def check_list(info: RequestInfo) -> None:
-    """`StatusError` 422 if a list has options that do not go together."""
+    """Raise `StatusError` 422 if a list has options that do not go together."""
     match, version = info.query.get(_MATCH, ""), info.query.get("resourceVersion", "")
     if match and not version:
         raise _forbidden(_MATCH, "is forbidden unless resourceVersion is provided")
@@ -162,7 +162,7 @@ def check_list(info: RequestInfo) -> None:
 
 
 def check_watch(info: RequestInfo) -> None:
-    """`StatusError` 422 if a watch has options that do not go together."""
+    """Raise `StatusError` 422 if a watch has options that do not go together."""
     match = info.query.get(_MATCH, "")
     if _INITIAL in info.query and match != _NOT_OLDER:
         raise _forbidden(_MATCH, f"{_INITIAL} requires setting it to {_NOT_OLDER}")
@@ -171,14 +171,14 @@ def check_watch(info: RequestInfo) -> None:
 
 
 def check_version(info: RequestInfo, current: int) -> None:
-    """`StatusError` 504 if a get or list asks for a resourceVersion above `current`."""
+    """Raise `StatusError` 504 if a get or list asks for a resourceVersion above `current`."""
     wanted = info.number("resourceVersion") or 0
     if wanted > current:
         raise statuses.too_large_version(wanted, current)
 
 
 def is_exact(info: RequestInfo) -> bool:
-    """Whether a list asks for the objects as they were at its resourceVersion."""
+    """Return whether a list asks for the objects as they were at its resourceVersion."""
     return info.query.get(_MATCH, "") == _EXACT
 
 
@@ -265,5 +265,5 @@ class RequestLog:
         ]
 
     def mark(self) -> float:
-        """Now, as `since` of a later `records`."""
+        """Return the time now, as `since` of a later `records`."""
         return time.monotonic()

@@ -204,7 +204,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve  # noqa: N815
 
     def _request(self, body: bytes | None) -> ApiRequest:
-        """`StatusError` 413 if the body was too large, 405 if the resource has no such verb."""
+        """Return the request; `StatusError` 413 if the body was too large, 405 if the resource has no such verb."""
         if body is None:
             raise statuses.too_large(MAX_BODY)
         info = RequestInfo.of(self.service.store.catalog, self.command, self.path)

@@ -53,7 +53,7 @@ class Scheduler:
         self._evict = evict
 
     def snapshot(self) -> Snapshot:
-        """All objects that decide where pods go, as they are now."""
+        """Return all objects that decide where pods go, as they are now."""
         return Snapshot(
             nodes=self._all("nodes"),
             slices=self._all("resourceslices"),
@@ -67,7 +67,7 @@ class Scheduler:
         )
 
     def schedule(self) -> SchedulingOutcome:
-        """One round. Claims without a pod are allocated too, as if a pod used them."""
+        """Run one round. Claims without a pod are allocated too, as if a pod used them."""
         for namespace, name in find_evictions(self.snapshot()).pods:
             self._evict(namespace, name)
         return retry_on_conflict(self._round)
@@ -170,7 +170,7 @@ class AllocatedDevice:
     more: Mapping[str, Any] | None = None
 
     def encoded(self) -> JSON:
-        """As in `status.allocation.devices.results`."""
+        """Return it as in `status.allocation.devices.results`."""
         result: JSON = {"request": self.request, "driver": self.driver, "pool": self.pool, "device": self.device}
         result |= {"shareID": self.share_id} if self.share_id else {}
         result |= {"adminAccess": True} if self.admin_access else {}

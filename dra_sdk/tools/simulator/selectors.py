@@ -32,7 +32,7 @@ class ObjectSelector:
     labels: LabelSelector = ()
 
     def matches(self, obj: JSON) -> bool:
-        """Whether the object is in the selection."""
+        """Return whether the object is in the selection."""
         metadata = obj["metadata"]
         if self.namespace and metadata.get("namespace", "") != self.namespace:
             return False

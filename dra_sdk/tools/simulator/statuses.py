@@ -58,23 +58,23 @@ def _details(resource: ResourceType, name: str, **more: Any) -> dict[str, Any]:
 
 
 def not_found(resource: ResourceType, name: str) -> StatusError:
-    """404: there is no such object."""
+    """Return 404: there is no such object."""
     return StatusError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
 
 
 def already_exists(resource: ResourceType, name: str) -> StatusError:
-    """409 AlreadyExists: an object of this name exists."""
+    """Return 409 AlreadyExists: an object of this name exists."""
     return StatusError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
 
 
 def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> StatusError:
-    """409 Conflict: a stale resourceVersion or a failed precondition."""
+    """Return 409 Conflict: a stale resourceVersion or a failed precondition."""
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(resource, name))
 
 
 def apply_conflict(causes: Sequence[tuple[str, str]], version: str) -> StatusError:
-    """409 Conflict of a server-side apply; `causes` are (manager, field path) pairs."""
+    """Return 409 Conflict of a server-side apply; `causes` are (manager, field path) pairs."""
     lines = [f'conflict with "{manager}" using {version}: {path}' for manager, path in causes]
     plural = "conflict" if len(causes) == 1 else "conflicts"
     head = f"Apply failed with {len(causes)} {plural}: "
@@ -93,7 +93,7 @@ def apply_conflict(causes: Sequence[tuple[str, str]], version: str) -> StatusErr
 
 
 def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str, str]]) -> StatusError:
-    """422 Invalid; `causes` are (field, type, message), as in ("spec.devices", "FieldValueTooMany", "must have …")."""
+    """Return 422 Invalid; `causes` are (field, type, message), as ("spec.devices", "FieldValueTooMany", "must …")."""
     shown = [f"{field}: {message}" for field, _, message in causes]
     body = shown[0] if len(shown) == 1 else "[" + ", ".join(shown) + "]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -103,61 +103,61 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str, 
 
 
 def forbidden(resource: ResourceType, name: str, why: str) -> StatusError:
-    """403: the caller may not do this."""
+    """Return 403: the caller may not do this."""
     return StatusError(403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', _details(resource, name))
 
 
 def unauthorized() -> StatusError:
-    """401: the bearer token is missing or wrong."""
+    """Return 401: the bearer token is missing or wrong."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request is malformed."""
+    """Return 400: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def expired(message: str) -> StatusError:
-    """410 Gone: the resourceVersion or continue token is too old."""
+    """Return 410 Gone: the resourceVersion or continue token is too old."""
     return StatusError(410, "Expired", message)
 
 
 def method_not_allowed(resource: ResourceType, action: str) -> StatusError:
-    """405: the resource has no such verb."""
+    """Return 405: the resource has no such verb."""
     message = f'{action} is not supported on resources of kind "{resource.qualified}"'
     return StatusError(405, "MethodNotAllowed", message, _details(resource, ""))
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415: the server does not read bodies of this media type."""
+    """Return 415: the server does not read bodies of this media type."""
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     return StatusError(415, "UnsupportedMediaType", message)
 
 
 def too_large(limit: int) -> StatusError:
-    """413: the body has more than `limit` bytes."""
+    """Return 413: the body has more than `limit` bytes."""
     message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
 def too_many_requests(retry_after: int = 1) -> StatusError:
-    """429 with a `Retry-After` in seconds, as API priority and fairness answers under load."""
+    """Return 429 with a `Retry-After` in seconds, as API priority and fairness answers under load."""
     message = "Too many requests, please try again later."
     return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
 
 
 def internal_error(why: str) -> StatusError:
-    """500: the server failed."""
+    """Return 500: the server failed."""
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def unavailable(why: str = "the server is currently unable to handle the request") -> StatusError:
-    """503: the server or its etcd is down."""
+    """Return 503: the server or its etcd is down."""
     return StatusError(503, "ServiceUnavailable", why)
 
 
 def too_large_version(wanted: int, current: int) -> StatusError:
-    """504: a get or list asked for a resourceVersion that the server has not reached."""
+    """Return 504: a get or list asked for a resourceVersion that the server has not reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})

@@ -76,7 +76,7 @@ class Strategy:
         return (problem for problem in problems if problem.type not in DECODING)
 
     def _admin_access(self, write: Write) -> Iterator[Problem]:
-        """Admin access is for namespaces with a label. The spec cannot change, so it is checked at creation only."""
+        """Check that the namespace has the label for admin access; only at creation, because the spec cannot change."""
         field = _admin_field(write.object, write.old, write.subresource)
         namespaces = self._store.catalog.find("", "v1", "namespaces")
         if not field or namespaces is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON, UTF-8."""
+    """Return compact JSON, UTF-8."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -95,7 +95,7 @@ class DeviceUsage:
         return any(map(self.tells_health, self.taints))
 
     def tells_health(self, taint: Mapping[str, Any]) -> bool:
-        """Whether a taint says that the device is unhealthy: its key begins with the driver's name."""
+        """Return whether a taint says that the device is unhealthy: its key begins with the driver's name."""
         key = str(taint.get("key", ""))
         return key.endswith(UNHEALTHY) or (key.startswith(f"{self.driver}/") and taint.get("effect") in _REPELLING)
 
@@ -124,7 +124,7 @@ class DeviceUsage:
         return Quantity(str(amount["value"])) if amount else None
 
     def consumed(self, name: str) -> Quantity:
-        """How much of a capacity its holders consume together."""
+        """Return how much of a capacity its holders consume together."""
         amounts = (use.consumed.get(name, use.consumed.get(f"{self.driver}/{name}", 0)) for use in self.holders)
         total = sum((Quantity(str(amount)).value for amount in amounts), Fraction(0))
         return Quantity.of(total, binary=True)
@@ -139,7 +139,7 @@ class _Pool:
 
 
 def device_usage(objects: Iterable[Mapping[str, Any]]) -> list[DeviceUsage]:
-    """All devices of the latest generation of each pool with the claims that have them, in the order of the slices."""
+    """Return the devices of each pool's latest generation with the claims that have them, ordered as the slices are."""
     listed = list(objects)
     pools = _pools(obj["spec"] for obj in listed if obj.get("kind") == "ResourceSlice")
     uses = _uses([obj for obj in listed if obj.get("kind") == "ResourceClaim"])
@@ -217,7 +217,7 @@ def _is_part(
     consumed: Mapping[CounterKey, Fraction],
     largest: Mapping[CounterKey, Fraction],
 ) -> bool:
-    """Whether a device is a part of its hardware: it names a parent, or others consume more of its counter sets."""
+    """Return whether a device is a part of its hardware: it names a parent, or others use more of its counter sets."""
     if _attribute(spec, driver, "parentUUID") or _attribute(spec, driver, "parentPciAddr"):
         return True
     sets = {counter_set for counter_set, _ in consumed}

@@ -38,7 +38,7 @@ def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False)
 
 
 def usage_json(devices: Sequence[DeviceUsage]) -> list[dict[str, Any]]:
-    """Every device, with the claims that have it and what they consume."""
+    """Return every device, with the claims that have it and what they consume."""
     return [
         {
             "driver": device.driver,
@@ -103,7 +103,7 @@ def _capacity_column(name: str) -> Describe:
 
 
 def _rounded(amount: Quantity) -> str:
-    """In the largest unit of which there is at least one, with one decimal below 10."""
+    """Return an amount in the largest unit of which there is at least one, with one decimal below 10."""
     for unit, size in _UNITS:
         number = float(amount.value / size)
         if number >= 1:
@@ -156,7 +156,7 @@ def _use_cells(use: Use) -> tuple[str, str]:
 
 
 def _health(device: DeviceUsage) -> str:
-    """Unhealthy since when and why, by the driver's taints; then the other taints."""
+    """Return since when and why it is unhealthy, by the driver's taints; then the other taints."""
     first: list[str] = []
     others: list[str] = []
     for taint in device.taints:

@@ -62,7 +62,7 @@ class Exchange:
     seconds: float
 
     def encoded(self) -> dict[str, Any]:
-        """As JSON, for a report."""
+        """Return it as JSON, for a report."""
         return {"request": self.request, "answer": self.answer, "seconds": round(self.seconds, 4)}
 
 
@@ -112,7 +112,7 @@ class ClaimResponse(NamedTuple):
         return tuple(cdi_id for device in self.devices for cdi_id in device.cdi_ids)
 
     def equivalent(self, other: ClaimResponse) -> bool:
-        """Whether a pod gets the same from both; the order of the devices does not matter."""
+        """Return whether a pod gets the same from both; the order of the devices does not matter."""
         return _comparable(self) == _comparable(other)
 
 
@@ -128,7 +128,7 @@ class ClaimsResponse(CallResult):
     claims: dict[str, ClaimResponse]
 
     def problem(self, refs: Sequence[ClaimRef]) -> str:
-        """Why the kubelet would not accept this answer for the claims `refs`; empty if it would."""
+        """Return why the kubelet would not accept this answer for the claims `refs`; empty if it would."""
         if not self.ok:
             return f"{self.method} failed as a whole: {self.status}"
         asked = {ref.uid: ref for ref in refs}
@@ -142,7 +142,7 @@ class ClaimsResponse(CallResult):
         return ""
 
     def refuses(self, ref: ClaimRef) -> bool:
-        """Whether the kubelet learns that this claim was not prepared."""
+        """Return whether the kubelet learns that this claim was not prepared."""
         entry = self.claims.get(ref.uid)
         return not self.ok or (entry is not None and bool(entry.error))
 
@@ -204,12 +204,12 @@ class KubeletCalls:
     # -- registration
 
     def get_info(self, timeout: float | None = None) -> RpcResult[PluginInfo]:
-        """GetInfo."""
+        """Call GetInfo."""
         seconds = self._timing.get_info if timeout is None else timeout
         return self.call(f"{_REGISTRATION}/GetInfo", InfoRequest(), PluginInfo, seconds)
 
     def notify(self, error: str = "") -> RpcResult[RegistrationStatusResponse]:
-        """NotifyRegistrationStatus: registered, or not registered because of `error`."""
+        """Call NotifyRegistrationStatus: registered, or not registered because of `error`."""
         status = RegistrationStatus(plugin_registered=not error, error=error)
         path = f"{_REGISTRATION}/NotifyRegistrationStatus"
         return self.call(path, status, RegistrationStatusResponse, self._timing.notify)
@@ -217,15 +217,15 @@ class KubeletCalls:
     # -- claims and health
 
     def prepare(self, refs: Sequence[ClaimRef], version: str = V1, timeout: float | None = None) -> ClaimsResponse:
-        """NodePrepareResources in an advertised version."""
+        """Call NodePrepareResources in an advertised version."""
         return self._claims_call(PREPARE, refs, version, timeout)
 
     def unprepare(self, refs: Sequence[ClaimRef], version: str = V1, timeout: float | None = None) -> ClaimsResponse:
-        """NodeUnprepareResources in an advertised version."""
+        """Call NodeUnprepareResources in an advertised version."""
         return self._claims_call(UNPREPARE, refs, version, timeout)
 
     def watch_health(self, version: str, timeout: float | None = None) -> Stream[Any]:
-        """NodeWatchResources in an advertised version; the stream ends after `timeout` seconds, if that is given."""
+        """Call NodeWatchResources in an advertised version; the stream ends after `timeout` seconds, if it is given."""
         service, wire = HEALTH_VERSIONS[version]
         request, response = wire.NodeWatchResourcesRequest(), wire.NodeWatchResourcesResponse
         return self.stream(f"/{service}/NodeWatchResources", request, response, timeout)

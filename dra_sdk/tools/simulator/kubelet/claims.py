@@ -57,7 +57,7 @@ class ClaimCache:
             return self._claims.get((namespace, name))
 
     def all(self) -> list[ClaimInfo]:
-        """Every claim on the node."""
+        """Return every claim on the node."""
         with self._lock:
             return list(self._claims.values())
 

@@ -172,11 +172,11 @@ class KubeletEmulator:
                     raise
 
     def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
-        """One NodePrepareResources with the kubelet's deadline and checks; the claims are not remembered."""
+        """Call NodePrepareResources once, with the kubelet's deadline and checks; the claims are not remembered."""
         return self._running.plugins.get(driver).prepare(claims)
 
     def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> None:
-        """One NodeUnprepareResources with the kubelet's deadline and checks."""
+        """Call NodeUnprepareResources once, with the kubelet's deadline and checks."""
         self._running.plugins.get(driver).unprepare(claims)
 
     # -- pods

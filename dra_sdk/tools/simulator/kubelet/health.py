@@ -56,7 +56,7 @@ class _Report:
 
 
 def truncate_message(message: str) -> str:
-    """At most 1024 bytes: a longer message is cut between two characters and ends in `...`."""
+    """Return at most 1024 bytes: a longer message is cut between two characters and ends in `...`."""
     encoded = message.encode()
     if len(encoded) <= MESSAGE_BYTES:
         return message

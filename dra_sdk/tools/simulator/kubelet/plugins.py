@@ -67,11 +67,11 @@ class RegisteredPlugin:
         self._records = records
 
     def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
-        """NodePrepareResources; the devices by claim UID. `DriverCallError`, `ResponseError`."""
+        """Call NodePrepareResources; return the devices by claim UID. `DriverCallError`, `ResponseError`."""
         return self._call(PREPARE, claims, self.calls.prepare)
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> None:
-        """NodeUnprepareResources. `DriverCallError`, `ResponseError`."""
+        """Call NodeUnprepareResources. `DriverCallError`, `ResponseError`."""
         self._call(UNPREPARE, claims, self.calls.unprepare)
 
     def disconnect(self) -> None:
@@ -100,7 +100,7 @@ class RegisteredPlugin:
         return devices
 
     def _check(self, claims: Sequence[ClaimRef], response: ClaimsResponse) -> None:
-        """`DriverCallError`, or `ResponseError` unless each claim has exactly one entry, and none has an error."""
+        """Raise `DriverCallError`, or `ResponseError` unless each claim has exactly one entry, without an error."""
         method, answers = response.method, response.claims
         if not response.ok:
             why, info = f"{method}: {response.status}", self.info
@@ -199,7 +199,7 @@ class Plugins:
             return (connected or plugins)[-1]
 
     def infos(self) -> list[PluginInfo]:
-        """Every plugin, per driver in the order of registration."""
+        """Return every plugin, per driver in the order of registration."""
         with self._changed:
             return self._infos()
 

@@ -61,7 +61,7 @@ class AnsweredDevice:
     share_id: str | None = None
 
     def serves(self, request: str) -> bool:
-        """Whether a container with this request gets the device; "" is the whole claim."""
+        """Return whether a container with this request gets the device; "" is the whole claim."""
         return not request or not self.requests or request in self.requests
 
 

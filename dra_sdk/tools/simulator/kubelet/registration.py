@@ -167,7 +167,7 @@ class Registrar:
         self._stopping = stopping
 
     def register(self, socket: str, registered: Callable[[RegisteredPlugin], None]) -> None:
-        """One attempt; `registered` is called with the new plugin. `RegistrationError` if it fails."""
+        """Try once; `registered` is called with the new plugin. `RegistrationError` if it fails."""
         ready = threading.Event()
         with closing(KubeletCalls(socket, self._timing)) as calls:
             connectivity = Connectivity(calls.channel, lambda connected: ready.set() if connected else None)

@@ -81,7 +81,7 @@ class NriRuntime:
         self.stop()
 
     def start(self) -> None:
-        """Listen. Pods and containers of before a `stop` are still there.
+        """Listen. The pods and containers from before a `stop` are still there.
 
         As with containerd, plugins get no StopPodSandbox or RemovePodSandbox for such pods.
         """
