@@ -120,10 +120,6 @@ def merge_values(below: Mapping[str, Any], above: Mapping[str, Any]) -> JSON:
 # -- functions of templates
 
 
-def _indented(spaces: int, text: str) -> str:
-    return "\n".join(" " * spaces + line for line in text.split("\n"))
-
-
 def _yaml(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=False, width=10_000, allow_unicode=True)
     return text.removesuffix("...\n").removesuffix("\n")
@@ -154,18 +150,10 @@ def _printf(form: str, *values: Any) -> str:
     return _FORMAT.sub(lambda match: _quoted(next(parts)) if match[0] == "%q" else shown(next(parts)), form)
 
 
-def _default(value: Any, given: Any = None) -> Any:
-    return given or value
-
-
-def _dict(*pairs: Any) -> JSON:
-    return dict(zip(pairs[::2], pairs[1::2], strict=True))
-
-
 _FUNCTIONS: Final[dict[str, Function]] = {
     "deepCopy": copy.deepcopy,
-    "default": _default,
-    "dict": _dict,
+    "default": lambda value, given=None: given or value,
+    "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
     "eq": lambda first, *others: first in others,
     "fromYaml": yaml.safe_load,
     "get": lambda target, key: target.get(key, ""),
@@ -173,7 +161,7 @@ _FUNCTIONS: Final[dict[str, Function]] = {
     "list": lambda *values: list(values),
     "mergeOverwrite": _overwritten,
     "ne": lambda one, other: one != other,
-    "nindent": lambda spaces, text: "\n" + _indented(spaces, text),
+    "nindent": lambda spaces, text: f"\n{text}".replace("\n", "\n" + " " * spaces),
     "printf": _printf,
     "quote": _quoted,
     "set": _set,

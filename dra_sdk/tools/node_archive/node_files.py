@@ -17,7 +17,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
@@ -385,7 +385,8 @@ def _without_identifiers(captured: Captured) -> Captured:
     texts = {path: content.decode() for path, content in captured.files.items() if b"\0" not in content}
     for path, text in sorted(texts.items()):
         known.learn(path, text)
-    return Captured(
+    return replace(
+        captured,
         directories=set(map(known.replaced, sorted(captured.directories))),
         files={
             known.replaced(path): known.replaced(texts[path], path).encode() if path in texts else content
@@ -394,7 +395,5 @@ def _without_identifiers(captured: Captured) -> Captured:
         links={known.replaced(path): known.replaced(target) for path, target in sorted(captured.links.items())},
         devices={known.replaced(path): device for path, device in sorted(captured.devices.items())},
         left_out={known.replaced(path): reason for path, reason in sorted(captured.left_out.items())},
-        source=captured.source,
         identifiers=known.count,
-        complete=captured.complete,
     )

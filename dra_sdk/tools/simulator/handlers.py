@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dra_sdk.tools.simulator.selectors import ObjectSelector
     from dra_sdk.tools.simulator.watch_cache import StoredObject, Watcher
 
+T = TypeVar("T")
 YAML_TYPE = "application/yaml"
 _PAGES = 64
 # In free-form JSON null means something; elsewhere a typed server does not tell null from absent.
@@ -123,10 +124,9 @@ class Handlers:
         if request.content_type not in patching.MEDIA_TYPES:
             raise statuses.unsupported_media_type(patching.MEDIA_TYPES)
         info, fields = request.info, FieldValidation(request.info)
-        is_json_patch = request.content_type == patching.JSON_PATCH
         patched = self.store.patch(
             resource,
-            _json_list(request.body) if is_json_patch else _json_object(request.body),
+            _patch(request),
             info.name,
             info.namespace,
             subresource=info.subresource,
@@ -161,7 +161,8 @@ class Handlers:
         )
         if resource.returns_deleted or deleted.object["metadata"].get("deletionTimestamp"):
             return ApiResponse(200, deleted.encoded)
-        return ApiResponse(200, json.dumps(_success(resource, deleted)).encode())
+        status = statuses.deleted(resource, deleted.name, deleted.object["metadata"]["uid"])
+        return ApiResponse(200, json.dumps(status).encode())
 
     def _delete_collection(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         selector = _selector(request.info, resource)
@@ -217,7 +218,7 @@ def _options(request: ApiRequest, fields: FieldValidation) -> WriteOptions:
 def _object(request: ApiRequest) -> JSON:
     match request.content_type or JSON_TYPE:
         case "application/json":
-            sent = _json_object(request.body)
+            sent = _json(request.body, dict, "a JSON object")
             return _without_nulls(sent) if b"null" in request.body else sent
         case "application/yaml":
             return _without_nulls(_yaml_object(request.body))
@@ -230,25 +231,20 @@ def _object(request: ApiRequest) -> JSON:
             raise statuses.unsupported_media_type([JSON_TYPE, YAML_TYPE, protobuf.MEDIA_TYPE])
 
 
-def _json_object(body: bytes) -> JSON:
-    obj = _json(body)
-    if not isinstance(obj, dict):
-        raise statuses.bad_request("the body is not a JSON object")
-    return obj
+def _patch(request: ApiRequest) -> JSON | list[JSON]:
+    if request.content_type == patching.JSON_PATCH:
+        return _json(request.body, list, "a list of JSON patch operations")
+    return _json(request.body, dict, "a JSON object")
 
 
-def _json_list(body: bytes) -> list[JSON]:
-    operations = _json(body)
-    if not isinstance(operations, list):
-        raise statuses.bad_request("the body is not a list of JSON patch operations")
-    return operations
-
-
-def _json(body: bytes) -> Any:
+def _json(body: bytes, kind: type[T], what: str) -> T:
     try:
-        return json.loads(body)
+        value = json.loads(body)
     except ValueError as error:
         raise statuses.bad_request(f"the body is not JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise statuses.bad_request(f"the body is not {what}")
+    return value
 
 
 def _yaml_object(body: bytes) -> JSON:
@@ -283,15 +279,3 @@ def _without_nulls_in(value: Any) -> Any:
 def _list_body(resource: ResourceType, metadata: JSON, objects: list[StoredObject]) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(stored.item for stored in objects) + b"]}"
-
-
-def _success(resource: ResourceType, deleted: StoredObject) -> JSON:
-    uid = deleted.object["metadata"]["uid"]
-    details = {"name": deleted.name, "group": resource.group, "kind": resource.plural, "uid": uid}
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {key: value for key, value in details.items() if value},
-    }

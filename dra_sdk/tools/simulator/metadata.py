@@ -36,19 +36,17 @@ def generated_name(base: str) -> str:
 
 def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
     """Return the object as the server first stores it; `StatusError` if its metadata is invalid."""
-    metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if value is not None}
-    if metadata.get("resourceVersion"):
+    given = obj.get("metadata") or {}
+    if given.get("resourceVersion"):
         raise statuses.StatusError(500, "", "resourceVersion should not be set on objects to be created")
-    namespace = checked_namespace(resource, metadata, namespace)
+    namespace = checked_namespace(resource, given, namespace)
+    dropped = {*_SERVER_OWNED, "namespace", "managedFields"}
+    metadata = {key: value for key, value in given.items() if value is not None and key not in dropped}
     if not metadata.get("name"):
         if not metadata.get("generateName"):
             cause = ("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
             raise statuses.invalid(resource, "", [cause])
         metadata["name"] = generated_name(metadata["generateName"])
-    metadata.pop("namespace", None)
-    metadata.pop("managedFields", None)
-    for key in _SERVER_OWNED:
-        metadata.pop(key, None)
     if namespace:
         metadata["namespace"] = namespace
     metadata["uid"] = str(uuid.uuid4())

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dra_sdk.tools.simulator.resources import ResourceType
 
+_STATUS: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+"""What every Status object has."""
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -32,18 +35,13 @@ class StatusError(DraError):
         self.code = code
         self.reason = reason
         self.message = message
-        self.status: dict[str, Any] = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
+        given = {"message": message, "reason": reason, "details": details}
+        self.status = {
+            **_STATUS,
             "status": "Failure",
-            "message": message,
+            **{key: value for key, value in given.items() if value},
+            "code": code,
         }
-        if reason:
-            self.status["reason"] = reason
-        if details:
-            self.status["details"] = details
-        self.status["code"] = code
 
     @property
     def retry_after(self) -> int | None:
@@ -55,6 +53,11 @@ class StatusError(DraError):
 def _details(resource: ResourceType, name: str, **more: Any) -> dict[str, Any]:
     details: dict[str, Any] = {"name": name, "group": resource.group, "kind": resource.plural, **more}
     return {key: value for key, value in details.items() if value}
+
+
+def deleted(resource: ResourceType, name: str, uid: str) -> dict[str, Any]:
+    """Return the Status that answers a delete."""
+    return {**_STATUS, "status": "Success", "details": _details(resource, name, uid=uid)}
 
 
 def not_found(resource: ResourceType, name: str) -> StatusError:
@@ -75,18 +78,14 @@ def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> StatusEr
 
 def apply_conflict(causes: Sequence[tuple[str, str]], version: str) -> StatusError:
     """Return 409 Conflict of a server-side apply; `causes` are (manager, field path) pairs."""
-    lines = [f'conflict with "{manager}" using {version}: {path}' for manager, path in causes]
-    plural = "conflict" if len(causes) == 1 else "conflicts"
-    head = f"Apply failed with {len(causes)} {plural}: "
+    texts = [f'conflict with "{manager}" using {version}' for manager, _ in causes]
+    lines = [f"{text}: {path}" for text, (_, path) in zip(texts, causes, strict=True)]
+    head = f"Apply failed with {counted(len(causes), 'conflict')}: "
     message = head + (lines[0] if len(lines) == 1 else "\n- ".join(["conflicts:", *lines]))
     details = {
         "causes": [
-            {
-                "reason": "FieldManagerConflict",
-                "message": f'conflict with "{manager}" using {version}',
-                "field": path,
-            }
-            for manager, path in causes
+            {"reason": "FieldManagerConflict", "message": text, "field": path}
+            for text, (_, path) in zip(texts, causes, strict=True)
         ]
     }
     return StatusError(409, "Conflict", message, details)

@@ -126,9 +126,8 @@ class RegisteredPlugin:
 
 def choose_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
     """Return the first of the driver's versions that the kubelet supports; `RegistrationError` if there is none."""
-    for version in versions:
-        if version in VERSIONS:
-            return version
+    if version := next((version for version in versions if version in VERSIONS), ""):
+        return version
     why = (
         f"none of services supported by the plugin ({list(versions)}) are supported by the kubelet ({list(VERSIONS)})"
         if versions
