@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import oci
 from dra_sdk.wire.cdi.reading import read_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from dra_sdk.model import JSON
 
 log = logging.getLogger(__name__)
 _SUFFIXES = frozenset({".json", ".yaml"})

@@ -15,34 +15,24 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot
 from dra_sdk.tools.simulator.cdi import CdiDirectories
-from dra_sdk.tools.simulator.kubelet.emulator import KubeletEmulator
-from dra_sdk.tools.simulator.local import LocalClient, retry_on_conflict
+from dra_sdk.tools.simulator.kubelet.emulator import HealthMode, KubeletEmulator
+from dra_sdk.tools.simulator.kubelet.pods import RunningPod
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.local import JsonObjects, LocalClient, retry_on_conflict
 from dra_sdk.tools.simulator.objects import ObjectStore
-from dra_sdk.tools.simulator.oci import host_device
-from dra_sdk.tools.simulator.resources import server_catalog
-from dra_sdk.tools.simulator.scheduler import NotScheduledError, Scheduler, allocation
+from dra_sdk.tools.simulator.oci import HostLookup, host_device
+from dra_sdk.tools.simulator.resources import Catalog, server_catalog
+from dra_sdk.tools.simulator.scheduler import AllocatedDevice, NotScheduledError, Scheduler, allocation
 from dra_sdk.tools.simulator.server import ApiServer, make_certificates
 from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Self
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot
-    from dra_sdk.tools.simulator.kubelet.emulator import HealthMode
-    from dra_sdk.tools.simulator.kubelet.pods import RunningPod
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-    from dra_sdk.tools.simulator.local import JsonObjects
-    from dra_sdk.tools.simulator.oci import HostLookup
-    from dra_sdk.tools.simulator.resources import Catalog
-    from dra_sdk.tools.simulator.scheduler import AllocatedDevice
 
 VERSION = "1.36"
 _FIRST_WITH_HEALTH, _FIRST_TO_NEGOTIATE_HEALTH = 36, 37

@@ -12,11 +12,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.request import RequestInfo
-    from dra_sdk.tools.simulator.statuses import StatusError
+from dra_sdk.tools.simulator.request import RequestInfo
+from dra_sdk.tools.simulator.statuses import StatusError
 
 
 @dataclass(frozen=True)

@@ -11,31 +11,28 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import yaml
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import patching, protobuf, selectors, statuses
-from dra_sdk.tools.simulator.objects import WriteOptions
+from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.request import (
     JSON_TYPE,
+    ApiRequest,
     ApiResponse,
     FieldValidation,
+    RequestInfo,
     check_list,
     check_version,
     check_watch,
     is_exact,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.objects import ObjectStore
-    from dra_sdk.tools.simulator.request import ApiRequest, RequestInfo
-    from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import ObjectSelector
-    from dra_sdk.tools.simulator.watch_cache import StoredObject, Watcher
+from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.tools.simulator.selectors import ObjectSelector
+from dra_sdk.tools.simulator.watch_cache import StoredObject, Watcher
 
 T = TypeVar("T")
 YAML_TYPE = "application/yaml"

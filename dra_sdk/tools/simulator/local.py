@@ -7,21 +7,16 @@ applies to them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import selectors
-from dra_sdk.tools.simulator.objects import WriteOptions
+from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.statuses import StatusError
-from dra_sdk.tools.simulator.watch_cache import encode
+from dra_sdk.tools.simulator.watch_cache import Watcher, encode
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.objects import ObjectStore
-    from dra_sdk.tools.simulator.watch_cache import Watcher
-
-JsonObjects = list["JSON"]
+JsonObjects = list[JSON]
 T = TypeVar("T")
 
 

@@ -8,15 +8,12 @@ Contract: KEP-555; sigs.k8s.io/structured-merge-diff.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dra_sdk.model import JSON
 
 Path = tuple[str, ...]
 FieldValues = dict[Path, Any]

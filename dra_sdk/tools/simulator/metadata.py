@@ -8,13 +8,10 @@ from __future__ import annotations
 import secrets
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
-
-if TYPE_CHECKING:
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.tools.simulator.resources import ResourceType
 
 GENERATED_BASE = 58
 GENERATED_SUFFIX = 5

@@ -11,12 +11,12 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import managed_fields, metadata, patching, statuses
 from dra_sdk.tools.simulator.managed_fields import ManagedFields, Manager
-from dra_sdk.tools.simulator.resources import CATALOG, Catalog
+from dra_sdk.tools.simulator.resources import CATALOG, Catalog, ResourceType
+from dra_sdk.tools.simulator.selectors import ObjectSelector
 from dra_sdk.tools.simulator.watch_cache import (
     StoredObject,
     WatchCache,
@@ -25,10 +25,6 @@ from dra_sdk.tools.simulator.watch_cache import (
     WatchEvent,
     encode,
 )
-
-if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import ObjectSelector
 
 WATCH_CACHE_SIZE = 1000
 _NAME_ATTEMPTS = 8
@@ -56,7 +52,7 @@ class Write:
 
 Admission = Callable[[Write], None]
 """Called for every write before it is stored; may change `write.object` or raise `StatusError`."""
-Decode = Callable[["ResourceType", JSON], tuple[JSON, list[str]]]
+Decode = Callable[[ResourceType, JSON], tuple[JSON, list[str]]]
 """Reads an object that a client sent: the object with default values and without unknown fields, and their paths."""
 OnUnknown = Callable[[list[str]], None]
 """Called with the paths of unknown fields, if there are any; may raise `StatusError`."""

@@ -10,13 +10,11 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.tools.node_archive import HostDevice, read_manifest
-
-if TYPE_CHECKING:
-    from dra_sdk.model import JSON
 
 _HOOKS = ("path", "args", "env", "timeout")
 _RDT = ("closID", "schemata", "l3CacheSchema", "memBwSchema", "enableMonitoring")

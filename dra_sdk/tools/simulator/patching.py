@@ -6,13 +6,11 @@ A real server has strategic merge patches too; this one answers them with 415.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dra_sdk.errors import DraError
 from dra_sdk.tools.simulator import statuses
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

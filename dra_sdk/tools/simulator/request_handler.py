@@ -16,19 +16,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from socketserver import BaseServer
+from typing import Any
 
 from dra_sdk.tools.simulator import resources, statuses
 from dra_sdk.tools.simulator.faults import Delay, Effect, FaultRules, Reject, Reset
 from dra_sdk.tools.simulator.handlers import Handlers
+from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.request import JSON_TYPE, ApiRequest, ApiResponse, RequestInfo, RequestLog, RequestRecord
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.tools.simulator.watch_cache import Watcher
-
-if TYPE_CHECKING:
-    from socketserver import BaseServer
-
-    from dra_sdk.tools.simulator.objects import ObjectStore
 
 MAX_BODY = 3 * 1024 * 1024
 _MAX_LINE = 64 * 1024

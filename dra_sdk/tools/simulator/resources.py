@@ -7,16 +7,12 @@ meta/v1 APIGroup and APIResource.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from dra_sdk.model import JSON
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dra_sdk.model import JSON
 
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 STATUS_VERBS = ["get", "patch", "update"]

@@ -8,12 +8,14 @@ allocation of a claim whose devices the caller chose. Source: KEP-4381; k8s.io/d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import base_request
-from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.cluster import ObjectKey, SchedulingOutcome, Snapshot, schedule
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     FINALIZER,
     claim_consumers,
@@ -24,15 +26,8 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
 )
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
 from dra_sdk.tools.scheduling.cluster.snapshot import object_key
-from dra_sdk.tools.simulator.local import retry_on_conflict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.scheduling.cluster import ObjectKey
-    from dra_sdk.tools.simulator.local import LocalClient
-    from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.tools.simulator.local import LocalClient, retry_on_conflict
+from dra_sdk.wire.profile import ServerProfile
 
 _UNSCHEDULABLE = "Unschedulable"
 

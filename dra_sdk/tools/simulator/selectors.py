@@ -7,15 +7,12 @@ Field selectors have `=`, `==` and `!=` on the paths that the kind allows; label
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.tools.simulator.resources import NAME_AND_NAMESPACE
+from dra_sdk.tools.simulator.resources import NAME_AND_NAMESPACE, ResourceType
 from dra_sdk.wire.selectors import COMPARISON, LabelSelector, Requirement, labels_match, parse_labels, terms
-
-if TYPE_CHECKING:
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.resources import ResourceType
 
 
 @dataclass(frozen=True)

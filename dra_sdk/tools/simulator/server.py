@@ -13,21 +13,17 @@ import socket
 import threading
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from socketserver import ThreadingTCPServer
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from sys import exception
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import yaml
 
 from dra_sdk.errors import DraError
+from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.request_handler import RequestHandler, Service, shut
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Self
-
-    from dra_sdk.tools.simulator.objects import ObjectStore
 
 HOST = "127.0.0.1"
 GIT_VERSION = "v1.36.3"

@@ -6,15 +6,12 @@ tell an injected error from a real one. Contract: k8s.io/apimachinery pkg/api/er
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dra_sdk.errors import DraError
 from dra_sdk.texts import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.tools.simulator.resources import ResourceType
 
 _STATUS: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
 """What every Status object has."""

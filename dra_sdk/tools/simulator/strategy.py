@@ -10,22 +10,19 @@ Source: Kubernetes 1.36 pkg/registry/resource and pkg/apis/resource. Status writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.simulator import metadata, statuses
+from dra_sdk.tools.simulator.objects import ObjectStore, Write
+from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 from dra_sdk.wire.validation.decoding import GROUP, decoded, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, Problem, ProblemType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.objects import ObjectStore, Write
-    from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.wire.profile import ServerProfile
 
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 _NAMESPACED = frozenset({"ResourceClaim", "ResourceClaimTemplate"})

@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 import queue
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.resources import ResourceType
-    from dra_sdk.tools.simulator.selectors import ObjectSelector
+from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.tools.simulator.selectors import ObjectSelector
 
 
 def encode(value: Any) -> bytes:

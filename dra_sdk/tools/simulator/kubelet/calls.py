@@ -10,15 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, claim_name
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import (
     InfoRequest,
     PluginInfo,
@@ -26,14 +29,7 @@ from dra_sdk.wire.proto.pluginregistration_v1_pb2 import (
     RegistrationStatusResponse,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from google.protobuf.message import Message
-
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-
-M = TypeVar("M", bound="Message")
+M = TypeVar("M", bound=Message)
 PLUGIN_TYPE: Final = "DRAPlugin"
 V1, V1BETA1 = VERSIONS
 _, HEALTH_V1ALPHA1 = HEALTH_VERSIONS

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CheckpointError, PodClaimError, claim_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 _KIND = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1"}
 

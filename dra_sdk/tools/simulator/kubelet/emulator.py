@@ -12,31 +12,33 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, Self, TypeVar
 
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
 from dra_sdk.tools.simulator.kubelet.calls import HEALTH_V1ALPHA1
-from dra_sdk.tools.simulator.kubelet.claims import ClaimCache
-from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthWatch
+from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
+from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthWatch, ResourceHealth
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager
 from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, Plugins, RegisteredPlugin
-from dra_sdk.tools.simulator.kubelet.records import CallRecords, KubeletError, NotRegisteredError, StoppedError
+from dra_sdk.tools.simulator.kubelet.pods import RunningPod
+from dra_sdk.tools.simulator.kubelet.records import (
+    AnsweredDevice,
+    AnswerFinding,
+    CallRecords,
+    DriverCall,
+    KubeletError,
+    NotRegisteredError,
+    RegistrationError,
+    StoppedError,
+)
 from dra_sdk.tools.simulator.kubelet.registration import Registrar, RegistryWatcher
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from typing import Self
-
-    from dra_sdk.model import JSON
-    from dra_sdk.model.claim import ClaimRef
-    from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
-    from dra_sdk.tools.simulator.kubelet.health import ResourceHealth
-    from dra_sdk.tools.simulator.kubelet.pods import RunningPod
-    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, AnswerFinding, DriverCall, RegistrationError
-    from dra_sdk.tools.simulator.local import LocalClient
+from dra_sdk.tools.simulator.local import LocalClient
 
 HealthMode = Literal["negotiate", "always", "off"]
 """Which drivers are asked for health: those that advertise it (1.37), all (1.36), none (gate off: 1.34, 1.35)."""

@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet.records import HEALTH, DriverCall
+from dra_sdk.tools.simulator.kubelet.calls import Stream
+from dra_sdk.tools.simulator.kubelet.plugins import RegisteredPlugin
+from dra_sdk.tools.simulator.kubelet.records import HEALTH, CallRecords, DriverCall
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto import dra_health_v1_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from dra_sdk.tools.simulator.kubelet.calls import Stream
-    from dra_sdk.tools.simulator.kubelet.plugins import RegisteredPlugin
-    from dra_sdk.tools.simulator.kubelet.records import CallRecords
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
 log = logging.getLogger(__name__)
 HEALTHY = "Healthy"

@@ -5,24 +5,25 @@ Source: Kubernetes 1.36 pkg/kubelet/cm/dra/manager.go. `findings` adds what the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.simulator.kubelet import pods
-from dra_sdk.tools.simulator.kubelet.records import AnswerFinding, KubeletError, PodClaimError
+from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
+from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
+from dra_sdk.tools.simulator.kubelet.records import (
+    AnsweredDevice,
+    AnswerFinding,
+    CallRecords,
+    KubeletError,
+    PodClaimError,
+)
+from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.wire.cdi import parse_qualified_name
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
-    from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
-    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CallRecords
-    from dra_sdk.tools.simulator.local import LocalClient
 
 
 class ClaimManager:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
-from dra_sdk.tools.simulator.kubelet.calls import Connectivity, KubeletCalls
+from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse, Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.records import (
     PREPARE,
     UNPREPARE,
+    AnsweredDevice,
+    CallRecords,
     DriverCall,
     DriverCallError,
     KubeletError,
@@ -24,15 +27,8 @@ from dra_sdk.tools.simulator.kubelet.records import (
     ResponseError,
     claim_name,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dra_sdk.model.claim import ClaimRef
-    from dra_sdk.tools.simulator.kubelet.calls import ClaimsResponse
-    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, CallRecords
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-    from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
 
 
 @dataclass(frozen=True)

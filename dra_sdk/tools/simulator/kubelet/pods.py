@@ -5,20 +5,14 @@ Pods and claims are raw API objects. Source: k8s.io/dynamic-resource-allocation 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results, owner_uids
 from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
-from dra_sdk.tools.simulator.kubelet.records import PodClaimError, claim_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice
-
+from dra_sdk.tools.simulator.kubelet.records import AnsweredDevice, PodClaimError, claim_name
 
 EXTENDED = "<extended-resources>"
 """Stands for the name in the pod of the claim that the scheduler made for the pod's extended resources."""

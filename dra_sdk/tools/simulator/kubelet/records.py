@@ -16,14 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dra_sdk.errors import DraError
 from dra_sdk.model.claim import ClaimRef
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RECORDED_CALLS = 100_000
 

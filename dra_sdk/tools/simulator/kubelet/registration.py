@@ -13,21 +13,16 @@ import os
 import stat
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, Connectivity, KubeletCalls
-from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, choose_service
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, DriverCall, RegistrationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
-    from dra_sdk.tools.simulator.kubelet.records import CallRecords
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, Plugins, RegisteredPlugin, choose_service
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, CallRecords, DriverCall, RegistrationError
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
 SocketIdentity = tuple[int, int]
 """Tells a socket from a later one under the same path: inode and time of creation."""

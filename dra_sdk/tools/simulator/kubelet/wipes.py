@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.statuses import StatusError
-
-if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-    from dra_sdk.tools.simulator.local import LocalClient
 
 ALL_DRIVERS = ""
 
