@@ -162,7 +162,7 @@ def _explanation(cluster: EmbeddedCluster) -> str:
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
     with told_if_slow(f"dra_prepare of driver {driver}"):
         pod = cluster.run_pod(POD)
-    call = cluster.kubelet.calls("prepare", driver)[-1]
+    call = cluster.kubelet.records.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
     _print_yaml([_prepared_device(device) for devices in call.devices.values() for device in devices])
     return pod

@@ -194,7 +194,9 @@ class Endurance:
         before = self._processor.get((driver.driver, driver.life))
         self._processor[driver.driver, driver.life] = used.processor
         kubelet = node.cluster.kubelet
-        calls = [each for each in kubelet.calls("prepare", driver.driver) if each.started >= since and not each.error]
+        calls = [
+            each for each in kubelet.records.calls("prepare", driver.driver) if each.started >= since and not each.error
+        ]
         seconds = [each.seconds for each in calls] or [0.0]
         return Sample(
             pods=pods,

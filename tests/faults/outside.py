@@ -68,7 +68,7 @@ class Outside(Site):
 
     def registrations(self) -> int:
         """How often the kubelet has registered a driver so far, all processes together."""
-        calls = self.cluster.kubelet.calls(NOTIFY, NAME)
+        calls = self.cluster.kubelet.records.calls(NOTIFY, NAME)
         return sum(bool(each.registered) and not each.error for each in calls)
 
     def wait_registered(self, times: int) -> None:

@@ -81,7 +81,7 @@ class Site:
         assert f"LAMP={lamp}" in spec["process"]["env"]
         self.cluster.stop_pod(pod)
         self.assert_held()
-        assert not self.cluster.kubelet.findings
+        assert not self.cluster.kubelet.records.findings
 
     def slices(self) -> list[str]:
         """The names of all published devices."""

@@ -95,7 +95,7 @@ def test_claims_come_and_go(cluster: EmbeddedCluster) -> None:
         cluster.stop_pod("short")
         cluster.api.delete("resourceclaims", "one", "default")
     for kind in ("prepare", "unprepare"):
-        seconds = [call.seconds for call in cluster.kubelet.calls(kind, DRIVER_NAME)]
+        seconds = [call.seconds for call in cluster.kubelet.records.calls(kind, DRIVER_NAME)]
         assert len(seconds) == ROUNDS
         print(f"{kind}: p50 {1000 * median(seconds):.1f} ms, longest {1000 * max(seconds):.1f} ms")
     assert not list(cluster.cdi_dir.iterdir())

@@ -97,7 +97,7 @@ def test_each_request_has_its_metadata_file(cluster: EmbeddedCluster) -> None:
         (device,) = request.devices
         assert (request.name, device.name) == ("fast", "nic-1")
         assert {key: attribute.int_value for key, attribute in device.attributes.items()} == {"speed": 400, "vlan": 7}
-        assert not cluster.kubelet.findings
+        assert not cluster.kubelet.records.findings
         Path(mount["source"]).unlink()
         cluster.kubelet.restart()
         cluster.kubelet.wait_for_driver(NAME)

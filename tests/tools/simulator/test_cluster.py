@@ -49,7 +49,7 @@ def test_a_pod_gets_the_devices_of_its_claim() -> None:
         pod = cluster.run_pod("pod-1", ["claim-1"], containers=containers)
         env = {name: cluster.container_spec(pod, name).get("process", {}).get("env", []) for name in containers}
         assert env == {"main": ["GPU_0=yes"], "side": ["GPU_1=yes"], "all": ["GPU_0=yes", "GPU_1=yes"], "none": []}
-        assert cluster.kubelet.findings == []
+        assert cluster.kubelet.records.findings == []
         cluster.stop_pod("pod-1")
         assert len(driver.unprepared) == 1
         assert set(cluster.api.get("resourceclaims", "claim-1", "default")["status"]) == {"allocation"}

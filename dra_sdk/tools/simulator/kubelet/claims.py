@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,8 @@ class ClaimCache:
 
         `PodClaimError` if an older claim of the same name is on the node, as after a pod was force-deleted.
         """
-        with self._lock:
-            infos = []
+        infos = []
+        with self.changing():
             for new in wanted:
                 key = (new.ref.namespace, new.ref.name)
                 info = self._claims.setdefault(key, new)
@@ -81,21 +82,20 @@ class ClaimCache:
                     raise PodClaimError("claim-replaced", why, claim=claim_name(new.ref))
                 info.pod_uids.add(pod_uid)
                 infos.append(info)
-            self._save()
-            return infos
+        return infos
 
-    def change(self, action: Callable[[], None]) -> None:
-        """Call `action`, which may change claims, under the lock, and save."""
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the lock while claims are changed, and save them then; an error is passed on, and nothing is saved."""
         with self._lock:
-            action()
+            yield
             self._save()
 
     def delete(self, infos: Iterable[ClaimInfo]) -> None:
         """Delete claims that have been unprepared."""
-        with self._lock:
+        with self.changing():
             for info in infos:
                 self._claims.pop((info.ref.namespace, info.ref.name), None)
-            self._save()
 
     def _save(self) -> None:
         data = json.dumps({**_KIND, "ClaimInfoStateList": [_encoded(info) for info in self._claims.values()]})

@@ -4,8 +4,8 @@
         kubelet.wait_for_driver("gpu.example.com")
         pod = kubelet.run_pod(pod_object)
 
-`kubelet_dir` is laid out like /var/lib/kubelet. The calls to drivers are in `calls`, mistakes in accepted answers in
-`findings`.
+`kubelet_dir` is laid out like /var/lib/kubelet. `records` has the calls to drivers, and the mistakes in answers that
+the kubelet accepted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, Plugins, Registe
 from dra_sdk.tools.simulator.kubelet.pods import RunningPod
 from dra_sdk.tools.simulator.kubelet.records import (
     AnsweredDevice,
-    AnswerFinding,
     CallRecords,
-    DriverCall,
     KubeletError,
     NotRegisteredError,
     RegistrationError,
@@ -214,17 +212,6 @@ class KubeletEmulator:
     def wait_for_health(self, driver: str, pool: str, device: str, health: str, timeout: float = WAIT_SECONDS) -> bool:
         """Wait until a device is `Healthy`, `Unhealthy` or `Unknown`; False after `timeout` seconds."""
         return self._running.health.wait(driver, pool, device, health, timeout)
-
-    # -- records
-
-    def calls(self, kind: str = "", driver: str = "") -> list[DriverCall]:
-        """Return the calls so far, restarts included; `kind` and `driver` are "" for any."""
-        return self.records.calls(kind, driver)
-
-    @property
-    def findings(self) -> list[AnswerFinding]:
-        """The mistakes in answers that the kubelet accepted."""
-        return self.records.findings
 
     @property
     def _running(self) -> _Process:

@@ -48,7 +48,9 @@ class ClaimManager:
         unprepared = [info for info in infos if not info.prepared]
         for driver, plugin in plugins.items():
             self._prepare_with(plugin, [info for info in unprepared if driver in info.drivers])
-        self.cache.change(lambda: _mark_prepared(unprepared))
+        with self.cache.changing():
+            for info in unprepared:
+                info.prepared = True
         for (_, claim), info in zip(claims, infos, strict=True):
             for finding in findings(claim, info.devices):
                 self._records.add_finding(finding)
@@ -68,12 +70,9 @@ class ClaimManager:
         held = self.cache.of_pod(pod_uid)
         shared = [info for info in held if len(info.pod_uids) > 1]
         last = [info for info in held if len(info.pod_uids) == 1]
-
-        def release() -> None:
+        with self.cache.changing():
             for info in shared:
                 info.pod_uids.discard(pod_uid)
-
-        self.cache.change(release)
         for driver in dict.fromkeys(driver for info in last for driver in info.drivers):
             claims = [info.ref for info in last if driver in info.drivers]
             self._plugins.get(driver).unprepare(claims)
@@ -102,17 +101,9 @@ class ClaimManager:
         if not infos:
             return
         answers = plugin.prepare([info.ref for info in infos])
-
-        def remember() -> None:
+        with self.cache.changing():
             for info in infos:
                 info.drivers[plugin.info.driver] = answers[info.ref.uid]
-
-        self.cache.change(remember)
-
-
-def _mark_prepared(infos: list[ClaimInfo]) -> None:
-    for info in infos:
-        info.prepared = True
 
 
 def findings(claim: JSON, devices: Iterable[AnsweredDevice]) -> Iterator[AnswerFinding]:

@@ -21,12 +21,9 @@ def test_saved_claims_are_read_again_but_not_as_prepared(tmp_path: Path) -> None
     path = tmp_path / "dra_manager_state"
     cache = ClaimCache(path)
     (info,) = cache.add_pod("pod-1", [ClaimInfo(REF, {"d": ()})])
-
-    def finish() -> None:
+    with cache.changing():
         info.drivers["d"] = (DEVICE,)
         info.prepared = True
-
-    cache.change(finish)
     (read,) = ClaimCache(path).all()
     assert read == ClaimInfo(REF, {"d": (DEVICE,)}, {"pod-1"}, prepared=False)
     cache.delete([info])

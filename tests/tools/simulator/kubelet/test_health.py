@@ -130,7 +130,7 @@ def test_health_that_is_not_advertised_is_not_asked_for(kubelet: KubeletEmulator
     with FakeDriver(kubelet_dir, versions=("v1.DRAPlugin",), health=False):
         kubelet.wait_for_driver(DRIVER)
     kubelet.stop()
-    assert not kubelet.calls(HEALTH)
+    assert not kubelet.records.calls(HEALTH)
 
 
 def test_a_driver_that_answers_unimplemented_is_not_asked_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_driver_that_answers_unimplemented_is_not_asked_again(kubelet: Kubelet
         # The other driver, whose streams end at once, shows how often the kubelet asks in the meantime.
         ending.end_streams()
         assert asked(other, 5)
-    (call,) = kubelet.calls(HEALTH, DRIVER)
+    (call,) = kubelet.records.calls(HEALTH, DRIVER)
     assert "UNIMPLEMENTED" in call.error
 
 
@@ -165,4 +165,4 @@ def test_with_the_gate_off_no_driver_is_asked(api: LocalClient, kubelet_dir: Pat
         FakeDriver(kubelet_dir),
     ):
         kubelet.wait_for_driver(DRIVER)
-    assert not kubelet.calls(HEALTH)
+    assert not kubelet.records.calls(HEALTH)

@@ -365,12 +365,12 @@ def test_a_pod_cannot_end_while_its_driver_is_away(api: LocalClient, kubelet: Ku
 def test_a_finding_is_recorded_once(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
     ref = claim(api, "one", GPU, pods=("pod-1", "pod-2"))
     assert kubelet.run_pod(pod("one"))
-    assert kubelet.findings == []
+    assert kubelet.records.findings == []
     kubelet.stop_pod("pod-1")
     gpu.on_prepare = lambda claims: {ref.uid: [AnsweredDevice(GPU, "node-1", "dev-one", ("r/sub",))]}
     for name in ("pod-1", "pod-2"):
         kubelet.run_pod(pod("one", name=name))
-    assert [finding.rule for finding in kubelet.findings] == ["base-request"]
+    assert [finding.rule for finding in kubelet.records.findings] == ["base-request"]
 
 
 def allocated(**more: Any) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_prepare_returns_devices_by_claim(kubelet: KubeletEmulator, driver: Fake
     driver.on_prepare = lambda claims: {ONE.uid: [shared], TWO.uid: []}
     assert kubelet.prepare(DRIVER, [ONE, TWO]) == {ONE.uid: (shared,), TWO.uid: ()}
     assert driver.prepared == [("v1", [ONE, TWO])]
-    (call,) = kubelet.calls(PREPARE)
+    (call,) = kubelet.records.calls(PREPARE)
     assert (call.claims, call.error, call.devices[ONE.uid]) == ((ONE, TWO), "", (shared,))
 
 
@@ -148,7 +148,7 @@ def test_a_prepare_answer_that_breaks_a_rule(
     assert caught.value.rule == rule
     assert (caught.value.driver, caught.value.socket) == (DRIVER, str(driver.service))
     assert caught.value.claim
-    assert why in kubelet.calls(PREPARE)[0].error
+    assert why in kubelet.records.calls(PREPARE)[0].error
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_stopping_the_kubelet_cuts_a_call_off(kubelet: KubeletEmulator, driver: 
 def test_calls_are_recorded_in_order(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
     kubelet.prepare(DRIVER, [ONE])
     kubelet.unprepare(DRIVER, [ONE])
-    calls = [call for call in kubelet.calls(driver=DRIVER) if call.kind in {PREPARE, UNPREPARE}]
+    calls = [call for call in kubelet.records.calls(driver=DRIVER) if call.kind in {PREPARE, UNPREPARE}]
     assert [call.kind for call in calls] == [PREPARE, UNPREPARE]
     assert calls[0].started + calls[0].seconds <= calls[1].started
 
@@ -236,7 +236,7 @@ def test_a_failed_attempt_is_repeated_as_a_pod_worker_does(kubelet: KubeletEmula
     failures = ["not yet", "still not"]
     driver.on_prepare = lambda claims: {ONE.uid: failures.pop()} if failures else one_device(claims)
     assert kubelet.retry(lambda: kubelet.prepare(DRIVER, [ONE]), LONG)[ONE.uid]
-    assert len(kubelet.calls(PREPARE)) == 3
+    assert len(kubelet.records.calls(PREPARE)) == 3
 
 
 def test_the_last_error_of_repeated_attempts_is_raised(kubelet: KubeletEmulator, driver: FakeDriver) -> None:

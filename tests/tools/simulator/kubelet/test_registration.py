@@ -35,7 +35,7 @@ def test_registers_and_tells_the_driver(kubelet: KubeletEmulator, kubelet_dir: P
     assert info.connected
     assert (info.endpoint, info.socket) == (str(driver.service), str(driver.registration))
     assert info.service == "v1.DRAPlugin"
-    assert [call.kind for call in kubelet.calls() if call.kind in {GET_INFO, NOTIFY}] == [GET_INFO, NOTIFY]
+    assert [call.kind for call in kubelet.records.calls() if call.kind in {GET_INFO, NOTIFY}] == [GET_INFO, NOTIFY]
 
 
 def test_a_socket_that_is_there_at_the_start_is_registered(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
@@ -100,7 +100,7 @@ def test_get_info_has_a_second_and_is_tried_again(api: LocalClient, kubelet_dir:
         assert kubelet.records.wait(lambda calls: any(call.kind == GET_INFO for call in calls), LONG)
         answering.set()
         assert kubelet.wait_for_driver(DRIVER, timeout=LONG)
-    first = kubelet.calls(GET_INFO)[0]
+    first = kubelet.records.calls(GET_INFO)[0]
     assert "DEADLINE_EXCEEDED" in first.error
     assert first.seconds > 0.9
     assert driver.notified == [(True, "")]
