@@ -59,14 +59,6 @@ class ResourceType:
         """`plural.group`, as error messages have it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the URL path of the collection, or of one object."""
-        parts = ["", "apis", self.group, self.version] if self.group else ["", "api", self.version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        return "/".join([*parts, name] if name else parts)
-
     def without_field_selector(self, *paths: str) -> ResourceType:
         """Return this kind as an older server has it: field selectors on `paths` are refused with 400."""
         return replace(self, field_selectors=tuple(p for p in self.field_selectors if p not in paths))

@@ -12,6 +12,7 @@ import pytest
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.resources import ResourceType
 from dra_sdk.tools.simulator.server import ApiServer
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -92,3 +93,11 @@ def closed(connection: socket.socket) -> bool:
     except ConnectionResetError:
         return True
     return True
+
+
+def path_of(resource: ResourceType, namespace: str, name: str = "") -> str:
+    """The URL path of the collection, or of one object."""
+    parts = ["", "apis", resource.group, resource.version] if resource.group else ["", "api", resource.version]
+    if resource.namespaced and namespace:
+        parts += ["namespaces", namespace]
+    return "/".join([*parts, resource.plural, *filter(None, [name])])

@@ -12,7 +12,7 @@ from dra_sdk.tools.simulator.request import RequestInfo, RequestLog
 from dra_sdk.tools.simulator.resources import CATALOG
 from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.statuses import StatusError
-from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
+from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, path_of, slice_object
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_verb_that_the_resource_does_not_have(method: str, path: str) -> None:
 def test_the_path_of_an_object_leads_to_it() -> None:
     for resource in CATALOG:
         namespace = "x" if resource.namespaced else ""
-        info = RequestInfo.of(CATALOG, "GET", resource.path(namespace, "n"))
+        info = RequestInfo.of(CATALOG, "GET", path_of(resource, namespace, "n"))
         assert (info.resource, info.namespace, info.name) == (resource, namespace, "n")
 
 

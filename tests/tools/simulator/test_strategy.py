@@ -15,7 +15,7 @@ from dra_sdk.tools.simulator.resources import server_catalog
 from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
-from tests.tools.simulator.conftest import CLAIMS, SLICES, Http
+from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, path_of
 from tests.wire.validation.objects import claim, device, device_class, request, resource_slice, taint_rule, template
 
 GROUP = "/apis/resource.k8s.io/v1"
@@ -43,7 +43,7 @@ class VersionedServer:
         assert kind, f"{obj['apiVersion']} {plural} is not served"
         given = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
         parameters = "&".join(f"{key}={value}" for key, value in query.items())
-        url = kind.path(given.get("namespace", "")) + (f"?{parameters}" if parameters else "")
+        url = path_of(kind, given.get("namespace", "")) + (f"?{parameters}" if parameters else "")
         return self.http("POST", url, {**obj, "metadata": given})
 
     def allocated(self) -> dict[str, Any]:

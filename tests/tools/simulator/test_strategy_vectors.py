@@ -19,7 +19,7 @@ from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.strategy import ADMIN_ACCESS_LABEL, Strategy
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import dropped
-from tests.tools.simulator.conftest import Http
+from tests.tools.simulator.conftest import Http, path_of
 from tests.vectors import ROOT
 
 NO_NAMESPACE = (400, "needs a namespace")
@@ -87,7 +87,7 @@ def plural(obj: dict[str, Any]) -> str:
 def answer(case: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     profile, obj = profile_of(case), case["object"]
     store = stored(profile, case)
-    path = store.catalog[plural(obj)].path(obj["metadata"].get("namespace", ""))
+    path = path_of(store.catalog[plural(obj)], obj["metadata"].get("namespace", ""))
     with ApiServer(store) as server:
         http = Http(server)
         if case["op"] == "create":

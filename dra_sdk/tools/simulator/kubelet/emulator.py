@@ -225,12 +225,9 @@ class _Process:
 
     def __init__(self, kubelet: KubeletEmulator, active: set[str]) -> None:
         timing, records = kubelet.timing, kubelet.records
-        self._timing = timing
-        self._records = records
-        self._health_mode = kubelet.health_mode
+        self._kubelet = kubelet
         self._active = active
         self._stopping = threading.Event()
-        self._node = kubelet.node
         self._pod_calls = 0
         self._changed = threading.Condition()  # guards _pod_calls, and that none begins when the kubelet stops
         self.health = HealthCache(timing.health_timeout, kubelet.clock)
@@ -250,7 +247,7 @@ class _Process:
         """Call `action`, which changes the state file; `stop` waits for its end, and `StoppedError` after it."""
         with self._changed:
             if self._stopping.is_set():
-                raise _stopped(self._node)
+                raise _stopped(self._kubelet.node)
             self._pod_calls += 1
         try:
             return action()
@@ -275,21 +272,18 @@ class _Process:
             self._changed.wait_for(lambda: not self._pod_calls)
 
     def _reconcile(self) -> None:
-        while not self._stopping.wait(self._timing.reconcile):
+        while not self._stopping.wait(self._kubelet.timing.reconcile):
             self.manager.reconcile(self._active)
 
     def _watch_health(self, plugin: RegisteredPlugin) -> Callable[[], None]:
+        kubelet = self._kubelet
         service = next((version for version in HEALTH_VERSIONS if version in plugin.info.versions), "")
-        if self._health_mode == "always":
+        if kubelet.health_mode == "always":
             service = HEALTH_V1ALPHA1
-        if not service or self._health_mode == "off":
-            return _do_nothing
-        return HealthWatch(plugin, service, self.health, self._timing, self._records).stop
+        if not service or kubelet.health_mode == "off":
+            return lambda: None
+        return HealthWatch(plugin, service, self.health, kubelet.timing, kubelet.records).stop
 
 
 def _stopped(node: str) -> StoppedError:
     return StoppedError("running", f"the kubelet of {node} is not running")
-
-
-def _do_nothing() -> None:
-    return

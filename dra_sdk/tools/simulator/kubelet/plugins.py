@@ -196,15 +196,12 @@ class Plugins:
     def infos(self) -> list[PluginInfo]:
         """Return every plugin, per driver in the order of registration."""
         with self._changed:
-            return self._infos()
+            return [plugin.info for plugins in self._plugins.values() for plugin in plugins]
 
     def wait(self, predicate: Callable[[list[PluginInfo]], bool], timeout: float) -> bool:
         """Wait until `predicate` is true for the plugins; False after `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: predicate(self._infos()), timeout)
-
-    def _infos(self) -> list[PluginInfo]:
-        return [plugin.info for plugins in self._plugins.values() for plugin in plugins]
+            return self._changed.wait_for(lambda: predicate(self.infos()), timeout)
 
     def _observed(self, plugin: RegisteredPlugin, connected: bool) -> None:
         driver = plugin.info.driver
