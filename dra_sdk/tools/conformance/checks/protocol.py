@@ -211,4 +211,4 @@ def _offered_versions(run: Run) -> list[str]:
 
 def _call(run: Run, path: str, request: bytes) -> RpcResult[dra_v1_pb2.NodePrepareResourcesResponse]:
     response = dra_v1_pb2.NodePrepareResourcesResponse
-    return run.instance.service.call_with_bytes(path, request, response, TIMEOUT)
+    return run.instance.service.call(path, request, response, TIMEOUT)

@@ -228,17 +228,14 @@ class KubeletCalls:
 
     # -- any call; `method` is a full path such as `/pluginregistration.Registration/GetInfo`
 
-    def call(self, method: str, request: Message, response: type[M], timeout: float) -> RpcResult[M]:
-        """Make a unary call."""
-        result = self._call(method, request.SerializeToString(), response, timeout)
+    def call(self, method: str, request: Message | bytes, response: type[M], timeout: float) -> RpcResult[M]:
+        """Make a unary call; a request in bytes is sent as it is."""
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        result = self._call(method, data, response, timeout)
         if self._record is not None:
-            self._recorded(method, to_json(request), result)
-        return result
-
-    def call_with_bytes(self, method: str, request: bytes, response: type[M], timeout: float) -> RpcResult[M]:
-        """Make a unary call with any bytes as the request."""
-        result = self._call(method, request, response, timeout)
-        self._recorded(method, {"bytes": request[:_SHOWN_BYTES].hex()}, result)
+            sent = {"bytes": data[:_SHOWN_BYTES].hex()} if isinstance(request, bytes) else to_json(request)
+            answer = result.status if result.message is None else to_json(result.message)
+            self._record(Exchange(_short_name(method), sent, answer, result.seconds))
         return result
 
     def stream(self, method: str, request: Message, response: type[M], timeout: float | None) -> Stream[M]:
@@ -258,11 +255,6 @@ class KubeletCalls:
         except ValueError as error:  # a call on a closed channel
             return RpcResult(grpc.StatusCode.CANCELLED, str(error), time.monotonic() - began, None)
         return RpcResult(grpc.StatusCode.OK, "", time.monotonic() - began, message)
-
-    def _recorded(self, method: str, request: Any, result: RpcResult[Any]) -> None:
-        if self._record is not None:
-            answer = result.status if result.message is None else to_json(result.message)
-            self._record(Exchange(_short_name(method), request, answer, result.seconds))
 
     def _claims_call(
         self, method: str, refs: Sequence[ClaimRef], version: str, timeout: float | None

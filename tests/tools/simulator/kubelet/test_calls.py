@@ -72,7 +72,7 @@ def test_a_call_is_answered_and_recorded(calls: KubeletCalls, recorded: list[Exc
 
 
 def test_an_error_is_a_result(calls: KubeletCalls, recorded: list[Exchange]) -> None:
-    result = calls.call_with_bytes("/no.Such/Method", b"\x01\x02", PluginInfo, LONG)
+    result = calls.call("/no.Such/Method", b"\x01\x02", PluginInfo, LONG)
     assert not result.ok
     assert result.status.startswith("UNIMPLEMENTED: ")
     assert result.message is None
