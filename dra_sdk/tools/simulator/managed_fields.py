@@ -93,20 +93,18 @@ class ManagedFields:
         """Return the fields of all other managers."""
         return frozenset().union(*(own.fields for other, own in self.owners.items() if other != manager))
 
-    def with_fields(
-        self, manager: Manager, fields: frozenset[Path], taken: Iterable[Path], *, time: str, api_version: str
-    ) -> ManagedFields:
-        """Return the owners after `manager` owns exactly `fields`, and no other manager any of `taken`."""
+    def with_fields(self, manager: Manager, owns: Ownership, taken: Iterable[Path]) -> ManagedFields:
+        """Return the owners after `manager` owns exactly the fields of `owns`, and no other one any of `taken`."""
         lost = frozenset(taken)
         owners: dict[Manager, Ownership] = {}
         for other, owned in self.owners.items():
-            left = owned.fields - lost if other != manager else fields
+            left = owned.fields - lost if other != manager else owns.fields
             if left == owned.fields:
                 owners[other] = owned
             elif left and other != manager:
                 owners[other] = Ownership(left, owned.time, owned.api_version)
-        if fields and manager not in owners:
-            owners[manager] = Ownership(fields, time, api_version)
+        if owns.fields and manager not in owners:
+            owners[manager] = owns
         return ManagedFields(owners)
 
     def encoded(self) -> list[JSON]:
@@ -202,17 +200,17 @@ def path_text(path: Path) -> str:
 # -- writes
 
 
-def after_update(before: JSON | None, after: JSON, manager: Manager, *, time: str, api_version: str) -> list[JSON]:
+def after_update(before: JSON | None, after: JSON, manager: Manager, time: str) -> list[JSON]:
     """Return `managedFields` after a create or update: the fields that it changed belong to the writer alone."""
     managed = ManagedFields.of(before) if before else ManagedFields({})
     old, new = (fields_of(before) if before else {}), fields_of(after)
     changed = {path for path, value in new.items() if path not in old or old[path] != value}
     removed = old.keys() - new.keys()
-    fields = (managed.fields(manager) | changed) - removed
-    return managed.with_fields(manager, fields, changed | removed, time=time, api_version=api_version).encoded()
+    owns = Ownership((managed.fields(manager) | changed) - removed, time, after["apiVersion"])
+    return managed.with_fields(manager, owns, changed | removed).encoded()
 
 
-def applied(live: JSON, config: JSON, manager: Manager, *, force: bool, time: str, api_version: str) -> JSON:
+def applied(live: JSON, config: JSON, manager: Manager, time: str, *, force: bool) -> JSON:
     """Return the object after `manager` applied `config`, which holds only fields that this endpoint may change.
 
     A field that the manager applied before and now leaves out is removed, unless another manager owns it too. A field
@@ -224,14 +222,14 @@ def applied(live: JSON, config: JSON, manager: Manager, *, force: bool, time: st
     conflicts = _conflicts(managed, manager, fields_of(live), wanted)
     if conflicts and not force:
         causes = [(owner.name, path_text(path)) for owner, path in conflicts]
-        raise statuses.apply_conflict(causes, api_version)
+        raise statuses.apply_conflict(causes, live["apiVersion"])
     merged: JSON = _merged(live, _appliable(config), ())
     stale = managed.fields(manager) - wanted.keys() - managed.fields_of_others(manager)
     for path in sorted(stale, key=len):
         if not _owned_below(path, managed.fields_of_others(manager) | wanted.keys()):
             merged = _removed(merged, path)
-    taken = {path for _, path in conflicts}
-    owners = managed.with_fields(manager, frozenset(wanted), taken, time=time, api_version=api_version)
+    owns = Ownership(frozenset(wanted), time, live["apiVersion"])
+    owners = managed.with_fields(manager, owns, {path for _, path in conflicts})
     merged["metadata"] = {**merged["metadata"], "managedFields": owners.encoded()}
     return merged
 

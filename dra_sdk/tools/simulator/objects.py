@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import managed_fields, metadata, patching, statuses
-from dra_sdk.tools.simulator.managed_fields import ManagedFields, Manager
+from dra_sdk.tools.simulator.managed_fields import ManagedFields, Manager, Ownership
 from dra_sdk.tools.simulator.resources import CATALOG, Catalog, ResourceType
 from dra_sdk.tools.simulator.selectors import ObjectSelector
 from dra_sdk.tools.simulator.watch_cache import (
@@ -270,21 +270,16 @@ class ObjectStore:
             raise statuses.invalid(resource, name, [cause])
         metadata.check_type(resource, config)
         self._decoded(resource, config, _refuse_unknown)
-        given = config.get("metadata") or {}
+        given = {**(config.get("metadata") or {}), "name": name}
+        config = {**config, "metadata": given}
         writer = Manager(options.manager, "Apply", subresource)
         with self._lock:
             current = self._objects[resource].get((namespace, name))
             if current is None:
-                return self._apply_new(resource, config, name, namespace, writer, dry_run=options.dry_run)
+                return self._apply_new(resource, config, namespace, writer, dry_run=options.dry_run)
             metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
-            merged = managed_fields.applied(
-                current.object,
-                metadata.applicable(resource, config, subresource),
-                writer,
-                force=force,
-                time=metadata.now(),
-                api_version=resource.api_version,
-            )
+            config = metadata.applicable(resource, config, subresource)
+            merged = managed_fields.applied(current.object, config, writer, metadata.now(), force=force)
             owners = merged["metadata"]["managedFields"]
             merged = self._decoded(resource, merged, None)
             updated = metadata.for_update(resource, current.object, merged, subresource)
@@ -337,26 +332,16 @@ class ObjectStore:
         return self._store(resource, current, owned, dry_run=options.dry_run)
 
     def _apply_new(
-        self,
-        resource: ResourceType,
-        config: JSON,
-        name: str,
-        namespace: str,
-        writer: Manager,
-        *,
-        dry_run: bool,
+        self, resource: ResourceType, config: JSON, namespace: str, writer: Manager, *, dry_run: bool
     ) -> StoredObject:
         if writer.subresource:
-            raise statuses.not_found(resource, name)
+            raise statuses.not_found(resource, config["metadata"]["name"])
         part = metadata.applicable(resource, config, "")
-        part["metadata"] = {**(part.get("metadata") or {}), "name": name}
         created = metadata.for_create(resource, self._decoded(resource, part, None), namespace)
         self._check_namespace(resource, created)
         created = self._admitted(Write("create", resource, "", created, None))
         fields = frozenset(managed_fields.fields_of(part).keys() & managed_fields.fields_of(created).keys())
-        owners = ManagedFields({}).with_fields(
-            writer, fields, (), time=metadata.now(), api_version=resource.api_version
-        )
+        owners = ManagedFields({}).with_fields(writer, Ownership(fields, metadata.now(), resource.api_version), ())
         created["metadata"] = {**created["metadata"], "managedFields": owners.encoded()}
         return self._store(resource, None, created, dry_run=dry_run)
 
@@ -376,13 +361,8 @@ class ObjectStore:
         return private.object
 
     def _owned(self, before: JSON | None, after: JSON, manager: str, subresource: str) -> JSON:
-        owners = managed_fields.after_update(
-            before,
-            after,
-            Manager(manager or "unknown", "Update", subresource),
-            time=metadata.now(),
-            api_version=after["apiVersion"],
-        )
+        writer = Manager(manager or "unknown", "Update", subresource)
+        owners = managed_fields.after_update(before, after, writer, metadata.now())
         return {**after, "metadata": {**after["metadata"], "managedFields": owners}}
 
     def _store(self, resource: ResourceType, current: StoredObject | None, obj: JSON, *, dry_run: bool) -> StoredObject:

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator.local import LocalClient
-from dra_sdk.tools.simulator.managed_fields import ITEM, ManagedFields, Manager, after_update, fields_of, path_text
+from dra_sdk.tools.simulator.managed_fields import (
+    ITEM,
+    ManagedFields,
+    Manager,
+    Ownership,
+    after_update,
+    fields_of,
+    path_text,
+)
 from dra_sdk.tools.simulator.statuses import StatusError
 from tests.tools.simulator.conftest import claim_object
 
@@ -41,7 +49,7 @@ def test_paths_in_messages() -> None:
 def test_ownership_is_read_as_it_was_written() -> None:
     manager = Manager("m", "Apply", "status")
     fields = frozenset(fields_of(CLAIM))
-    managed = ManagedFields({}).with_fields(manager, fields, (), time="t", api_version="v1")
+    managed = ManagedFields({}).with_fields(manager, Ownership(fields, "t", "v1"), ())
     read = ManagedFields.of({"metadata": {"managedFields": managed.encoded()}})
     assert read.owners == managed.owners
     assert read.fields_of_others(manager) == frozenset()
@@ -50,7 +58,7 @@ def test_ownership_is_read_as_it_was_written() -> None:
 def test_an_update_owns_the_fields_that_it_changed_alone() -> None:
     def updated(before: dict[str, object] | None, after: dict[str, object], name: str) -> dict[str, set[str]]:
         manager = Manager(name, "Update")
-        fields = after_update(before, after, manager, time=f"by {name}", api_version="v1")  # type: ignore[arg-type]
+        fields = after_update(before, {"apiVersion": "v1", **after}, manager, f"by {name}")  # type: ignore[arg-type]
         after["metadata"] = {"managedFields": fields}
         return {entry["manager"]: set(entry["fieldsV1"]["f:spec"]) for entry in fields}
 
