@@ -105,14 +105,8 @@ class Handlers:
 
     def _update(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info, fields = request.info, FieldValidation(request.info)
-        updated = self.store.update(
-            resource,
-            _object(request),
-            info.namespace,
-            name=info.name,
-            subresource=info.subresource,
-            options=_options(request, fields),
-        )
+        options = _options(request, fields)
+        updated = self.store.update(resource, _object(request), info.namespace, name=info.name, options=options)
         return ApiResponse(200, updated.encoded, headers=fields.headers)
 
     def _patch(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
@@ -121,28 +115,16 @@ class Handlers:
         if request.content_type not in patching.MEDIA_TYPES:
             raise statuses.unsupported_media_type(patching.MEDIA_TYPES)
         info, fields = request.info, FieldValidation(request.info)
-        patched = self.store.patch(
-            resource,
-            _patch(request),
-            info.name,
-            info.namespace,
-            subresource=info.subresource,
-            options=_options(request, fields),
-        )
+        options = _options(request, fields)
+        patched = self.store.patch(resource, _patch(request), info.name, info.namespace, options=options)
         return ApiResponse(200, patched.encoded, headers=fields.headers)
 
     def _apply(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
-        info = request.info
+        info, config = request.info, _without_nulls(_yaml_object(request.body))
         existed = self.store.exists(resource, info.name, info.namespace)
-        applied = self.store.apply(
-            resource,
-            _without_nulls(_yaml_object(request.body)),
-            info.name,
-            info.namespace,
-            options=WriteOptions(info.query.get("fieldManager", ""), _dry_run(info)),
-            force=info.flag("force"),
-            subresource=info.subresource,
-        )
+        manager = info.query.get("fieldManager", "")
+        options = WriteOptions(manager, info.subresource, _dry_run(info), info.flag("force"))
+        applied = self.store.apply(resource, config, info.name, info.namespace, options=options)
         return ApiResponse(200 if existed else 201, applied.encoded)
 
     def _delete(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
@@ -209,7 +191,7 @@ def _dry_run(info: RequestInfo) -> bool:
 
 def _options(request: ApiRequest, fields: FieldValidation) -> WriteOptions:
     manager = request.info.query.get("fieldManager") or request.user_agent.partition("/")[0]
-    return WriteOptions(manager, _dry_run(request.info), fields.unknown)
+    return WriteOptions(manager, request.info.subresource, _dry_run(request.info), unknown=fields.unknown)
 
 
 def _object(request: ApiRequest) -> JSON:

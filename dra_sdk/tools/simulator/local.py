@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from dra_sdk.model import JSON
@@ -51,29 +52,19 @@ class LocalClient:
 
     def update_status(self, plural: str, obj: JSON) -> JSON:
         """Replace only the status."""
-        resource = self.store.catalog[plural]
-        return self.store.update(resource, _copy(obj), subresource="status", options=self._options).copy()
+        options = replace(self._options, subresource="status")
+        return self.store.update(self.store.catalog[plural], _copy(obj), options=options).copy()
 
     def patch(self, plural: str, patch: JSON, name: str, namespace: str = "", *, subresource: str = "") -> JSON:
         """Change an object by a JSON merge patch."""
-        resource = self.store.catalog[plural]
-        options = self._options
-        return self.store.patch(
-            resource, _copy(patch), name, namespace, subresource=subresource, options=options
-        ).copy()
+        options = replace(self._options, subresource=subresource)
+        return self.store.patch(self.store.catalog[plural], _copy(patch), name, namespace, options=options).copy()
 
     def apply(self, plural: str, config: JSON, *, manager: str, force: bool = False, subresource: str = "") -> JSON:
         """Apply `config`, which names the object, on the server's side."""
-        metadata = config["metadata"]
-        return self.store.apply(
-            self.store.catalog[plural],
-            _copy(config),
-            metadata["name"],
-            metadata.get("namespace", ""),
-            options=WriteOptions(manager),
-            force=force,
-            subresource=subresource,
-        ).copy()
+        name, namespace = config["metadata"]["name"], config["metadata"].get("namespace", "")
+        options = WriteOptions(manager, subresource, force=force)
+        return self.store.apply(self.store.catalog[plural], _copy(config), name, namespace, options=options).copy()
 
     def delete(
         self,

@@ -63,12 +63,16 @@ class WriteOptions:
     """How a client writes.
 
     manager: its field manager, "" if it names none.
+    subresource: through which it writes, `status`, or "" for the object itself.
     dry_run: whether nothing is stored; the answer is what would be.
-    unknown: what becomes of unknown fields; None drops them without a word.
+    force: whether an apply takes fields from other managers.
+    unknown: what becomes of unknown fields; None drops them without a word. An apply refuses them.
     """
 
     manager: str = ""
+    subresource: str = ""
     dry_run: bool = False
+    force: bool = False
     unknown: OnUnknown | None = None
 
 
@@ -203,18 +207,10 @@ class ObjectStore:
             else:
                 self._ensure_free_name(resource, created)
             created = self._admitted(Write("create", resource, "", created, None))
-            owned = self._owned(None, created, options.manager, "")
-            return self._store(resource, None, owned, dry_run=options.dry_run)
+            return self._store(resource, None, self._owned(None, created, options), dry_run=options.dry_run)
 
     def update(
-        self,
-        resource: ResourceType,
-        obj: JSON,
-        namespace: str = "",
-        *,
-        name: str = "",
-        subresource: str = "",
-        options: WriteOptions = _PLAIN,
+        self, resource: ResourceType, obj: JSON, namespace: str = "", *, name: str = "", options: WriteOptions = _PLAIN
     ) -> StoredObject:
         """Replace an object, or only its status; 409 if `obj` has another resourceVersion or uid than the stored one.
 
@@ -229,7 +225,7 @@ class ObjectStore:
             raise statuses.bad_request(why)
         with self._lock:
             current = self.get(resource, name or given.get("name", ""), namespace)
-            return self._replace(current, obj, subresource, options)
+            return self._replace(current, obj, options)
 
     def patch(
         self,
@@ -238,7 +234,6 @@ class ObjectStore:
         name: str,
         namespace: str = "",
         *,
-        subresource: str = "",
         options: WriteOptions = _PLAIN,
     ) -> StoredObject:
         """Patch an object or its status: a dict is a JSON merge patch, a list a JSON patch.
@@ -251,18 +246,10 @@ class ObjectStore:
                 wanted = patching.patched(current.object, patch)
             except patching.PatchError as error:
                 raise statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(error))]) from None
-            return self._replace(current, self._decoded(resource, wanted, options.unknown), subresource, options)
+            return self._replace(current, self._decoded(resource, wanted, options.unknown), options)
 
     def apply(
-        self,
-        resource: ResourceType,
-        config: JSON,
-        name: str,
-        namespace: str = "",
-        *,
-        options: WriteOptions,
-        force: bool = False,
-        subresource: str = "",
+        self, resource: ResourceType, config: JSON, name: str, namespace: str = "", *, options: WriteOptions
     ) -> StoredObject:
         """Apply on the server's side. A missing object is created; a subresource of one is `StatusError` 404."""
         if not options.manager:
@@ -272,14 +259,14 @@ class ObjectStore:
         self._decoded(resource, config, _refuse_unknown)
         given = {**(config.get("metadata") or {}), "name": name}
         config = {**config, "metadata": given}
-        writer = Manager(options.manager, "Apply", subresource)
+        subresource, writer = options.subresource, Manager(options.manager, "Apply", options.subresource)
         with self._lock:
             current = self._objects[resource].get((namespace, name))
             if current is None:
                 return self._apply_new(resource, config, namespace, writer, dry_run=options.dry_run)
             metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
             config = metadata.applicable(resource, config, subresource)
-            merged = managed_fields.applied(current.object, config, writer, metadata.now(), force=force)
+            merged = managed_fields.applied(current.object, config, writer, metadata.now(), force=options.force)
             owners = merged["metadata"]["managedFields"]
             merged = self._decoded(resource, merged, None)
             updated = metadata.for_update(resource, current.object, merged, subresource)
@@ -323,12 +310,12 @@ class ObjectStore:
 
     # -- inside
 
-    def _replace(self, current: StoredObject, wanted: JSON, subresource: str, options: WriteOptions) -> StoredObject:
-        resource, given = current.resource, wanted.get("metadata") or {}
+    def _replace(self, current: StoredObject, wanted: JSON, options: WriteOptions) -> StoredObject:
+        resource, given, subresource = current.resource, wanted.get("metadata") or {}, options.subresource
         metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
         updated = metadata.for_update(resource, current.object, wanted, subresource)
         updated = self._admitted(Write("update", resource, subresource, updated, current.object))
-        owned = self._owned(current.object, updated, options.manager, subresource)
+        owned = self._owned(current.object, updated, options)
         return self._store(resource, current, owned, dry_run=options.dry_run)
 
     def _apply_new(
@@ -360,8 +347,8 @@ class ObjectStore:
             admission(private)
         return private.object
 
-    def _owned(self, before: JSON | None, after: JSON, manager: str, subresource: str) -> JSON:
-        writer = Manager(manager or "unknown", "Update", subresource)
+    def _owned(self, before: JSON | None, after: JSON, options: WriteOptions) -> JSON:
+        writer = Manager(options.manager or "unknown", "Update", options.subresource)
         owners = managed_fields.after_update(before, after, writer, metadata.now())
         return {**after, "metadata": {**after["metadata"], "managedFields": owners}}
 

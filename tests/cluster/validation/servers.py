@@ -83,14 +83,14 @@ class OurServer:
         made = self._store.create(resource, copy.deepcopy(obj), namespace, options=WriteOptions(unknown=_refuse)).copy()
         if "status" in obj:
             made["status"] = copy.deepcopy(obj["status"])
-            self._store.update(resource, made, namespace, subresource="status", options=WriteOptions(unknown=_refuse))
+            self._store.update(resource, made, namespace, options=WriteOptions(subresource="status", unknown=_refuse))
 
     def try_create(self, obj: JSON) -> JSON | Refusal:
         """Returns what a create would do."""
         resource, namespace = self._of(obj)
         try:
             made = self._store.create(
-                resource, copy.deepcopy(obj), namespace, options=WriteOptions(unknown=_refuse, dry_run=True)
+                resource, copy.deepcopy(obj), namespace, options=WriteOptions(dry_run=True, unknown=_refuse)
             )
         except StatusError as error:
             return refusal(error.status)
@@ -104,14 +104,8 @@ class OurServer:
         sent = copy.deepcopy(obj)
         sent["metadata"]["resourceVersion"] = version
         try:
-            made = self._store.update(
-                resource,
-                sent,
-                namespace,
-                name=name,
-                subresource=subresource,
-                options=WriteOptions(unknown=_refuse, dry_run=True),
-            )
+            options = WriteOptions(subresource=subresource, dry_run=True, unknown=_refuse)
+            made = self._store.update(resource, sent, namespace, name=name, options=options)
         except StatusError as error:
             return refusal(error.status)
         return made.copy()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import metadata
-from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.resources import server_catalog
 from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.strategy import ADMIN_ACCESS_LABEL, Strategy
@@ -75,7 +75,7 @@ def stored(profile: ServerProfile, case: dict[str, Any]) -> ObjectStore:
         kind = store.catalog[plural(old)]
         created = store.create(kind, without(old, *OWNED))
         if kind.status and old.get("status"):
-            store.update(kind, {**created.copy(), "status": old["status"]}, subresource="status")
+            store.update(kind, {**created.copy(), "status": old["status"]}, options=WriteOptions(subresource="status"))
     strategy.install()
     return store
 
