@@ -129,15 +129,8 @@ class Handlers:
 
     def _delete(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
         info, options = request.info, _object(request) if request.body else {}
-        preconditions = options.get("preconditions") or {}
-        deleted = self.store.delete(
-            resource,
-            info.name,
-            info.namespace,
-            uid=preconditions.get("uid"),
-            version=preconditions.get("resourceVersion"),
-            dry_run=_dry_run(info) or bool(options.get("dryRun")),
-        )
+        dry_run, preconditions = _dry_run(info) or bool(options.get("dryRun")), options.get("preconditions")
+        deleted = self.store.delete(resource, info.name, info.namespace, preconditions=preconditions, dry_run=dry_run)
         if resource.returns_deleted or deleted.object["metadata"].get("deletionTimestamp"):
             return ApiResponse(200, deleted.encoded)
         status = statuses.deleted(resource, deleted.name, deleted.object["metadata"]["uid"])

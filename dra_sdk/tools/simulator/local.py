@@ -66,18 +66,9 @@ class LocalClient:
         options = WriteOptions(manager, subresource, force=force)
         return self.store.apply(self.store.catalog[plural], _copy(config), name, namespace, options=options).copy()
 
-    def delete(
-        self,
-        plural: str,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str | None = None,
-        version: str | None = None,
-    ) -> JSON:
+    def delete(self, plural: str, name: str, namespace: str = "", *, preconditions: JSON | None = None) -> JSON:
         """Delete an object and return its last state."""
-        resource = self.store.catalog[plural]
-        return self.store.delete(resource, name, namespace, uid=uid, version=version).copy()
+        return self.store.delete(self.store.catalog[plural], name, namespace, preconditions=preconditions).copy()
 
     def delete_collection(self, plural: str, *, fields: str = "", labels: str = "") -> JsonObjects:
         """Delete every object in the selection and return them."""

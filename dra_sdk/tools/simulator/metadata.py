@@ -81,10 +81,10 @@ def check_type(resource: ResourceType, obj: JSON) -> None:
         )
 
 
-def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, version: str | None) -> None:
-    """Raise `StatusError` 409 if the stored object has another uid or resourceVersion."""
+def check_preconditions(resource: ResourceType, current: JSON, wanted: JSON) -> None:
+    """Raise `StatusError` 409 if the stored object has not the `uid` and `resourceVersion` that are wanted, if any."""
     metadata = current["metadata"]
-    name = metadata["name"]
+    name, uid, version = metadata["name"], wanted.get("uid"), wanted.get("resourceVersion")
     if uid and uid != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
         raise statuses.conflict(resource, name, why)

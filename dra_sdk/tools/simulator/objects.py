@@ -264,7 +264,7 @@ class ObjectStore:
             current = self._objects[resource].get((namespace, name))
             if current is None:
                 return self._apply_new(resource, config, namespace, writer, dry_run=options.dry_run)
-            metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
+            metadata.check_preconditions(resource, current.object, given)
             config = metadata.applicable(resource, config, subresource)
             merged = managed_fields.applied(current.object, config, writer, metadata.now(), force=options.force)
             owners = merged["metadata"]["managedFields"]
@@ -280,17 +280,16 @@ class ObjectStore:
         name: str,
         namespace: str = "",
         *,
-        uid: str | None = None,
-        version: str | None = None,
+        preconditions: JSON | None = None,
         dry_run: bool = False,
     ) -> StoredObject:
-        """Delete an object and return its last state; 409 if `uid` or `version` is not the stored one.
+        """Delete an object and return its last state; 409 if it has not the uid and resourceVersion in `preconditions`.
 
         An object with finalizers gets a deletionTimestamp and stays until an update removes its last finalizer.
         """
         with self._lock:
             current = self.get(resource, name, namespace)
-            metadata.check_preconditions(resource, current.object, uid, version)
+            metadata.check_preconditions(resource, current.object, preconditions or {})
             self._admitted(Write("delete", resource, "", current.object, current.object))
             if current.object["metadata"].get("finalizers"):
                 marks = {"deletionTimestamp": metadata.now(), "deletionGracePeriodSeconds": 0}
@@ -312,7 +311,7 @@ class ObjectStore:
 
     def _replace(self, current: StoredObject, wanted: JSON, options: WriteOptions) -> StoredObject:
         resource, given, subresource = current.resource, wanted.get("metadata") or {}, options.subresource
-        metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
+        metadata.check_preconditions(resource, current.object, given)
         updated = metadata.for_update(resource, current.object, wanted, subresource)
         updated = self._admitted(Write("update", resource, subresource, updated, current.object))
         owned = self._owned(current.object, updated, options)

@@ -49,9 +49,9 @@ class Load:
         # Slices are the real kubelet's to remove: this wiper is never started.
         wiper = SliceWiper(LocalClient(ObjectStore()), cluster.node_name, timing)
         self._plugins = Plugins(timing, self._records, wiper, lambda _: lambda: None)
-        registrar = Registrar(self._plugins, timing, self._records, self._stopping)
+        registrar = Registrar(self._plugins, self._stopping)
         registry = cluster.kubelet_dir / "plugins_registry" / driver
-        self._watcher = RegistryWatcher(registry, self._plugins, registrar, timing, self._stopping)
+        self._watcher = RegistryWatcher(registry, registrar)
         self._over = threading.Event()
         self._ticker = threading.Thread(target=self._run, name="load")
         self._begun = self._ended = 0.0

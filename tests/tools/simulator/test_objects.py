@@ -185,10 +185,10 @@ class TestMergePatch:
 class TestDelete:
     def test_preconditions(self, local: LocalClient) -> None:
         created = local.create("deviceclasses", {"metadata": {"name": "a"}})["metadata"]
-        for wrong in ({"uid": "other"}, {"version": "1"}):
+        for wrong in ({"uid": "other"}, {"resourceVersion": "1"}):
             with failure(409, "Conflict"):
-                local.delete("deviceclasses", "a", **wrong)
-        gone = local.delete("deviceclasses", "a", uid=created["uid"], version=created["resourceVersion"])
+                local.delete("deviceclasses", "a", preconditions=wrong)
+        gone = local.delete("deviceclasses", "a", preconditions=created)
         assert int(gone["metadata"]["resourceVersion"]) > int(created["resourceVersion"])
         with failure(404, "NotFound"):
             local.delete("deviceclasses", "a")

@@ -234,8 +234,7 @@ class _Process:
         cache = ClaimCache(kubelet.state_file)
         self.wiper = SliceWiper(kubelet.api, kubelet.node, timing)
         self.plugins = Plugins(timing, records, self.wiper, self._watch_health)
-        registrar = Registrar(self.plugins, timing, records, self._stopping)
-        self.watcher = RegistryWatcher(kubelet.registry_dir, self.plugins, registrar, timing, self._stopping)
+        self.watcher = RegistryWatcher(kubelet.registry_dir, Registrar(self.plugins, self._stopping))
         self.manager = ClaimManager(kubelet.api, self.plugins, cache, records)
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
 

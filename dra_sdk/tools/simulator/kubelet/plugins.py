@@ -132,18 +132,18 @@ def choose_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
     raise RegistrationError("supported-versions", why, driver=driver, socket=socket)
 
 
+WatchHealth = Callable[[RegisteredPlugin], Callable[[], None]]
+"""Watches the health of a plugin's devices; returns what stops it."""
+
+
 class Plugins:
-    """The registered plugins. `watch_health` is called with each new one and returns what stops the watch."""
+    """The registered plugins. `watch_health` is called with each new one."""
 
     def __init__(
-        self,
-        timing: KubeletTiming,
-        records: CallRecords,
-        wiper: SliceWiper,
-        watch_health: Callable[[RegisteredPlugin], Callable[[], None]],
+        self, timing: KubeletTiming, records: CallRecords, wiper: SliceWiper, watch_health: WatchHealth
     ) -> None:
-        self._timing = timing
-        self._records = records
+        self.timing = timing
+        self.records = records
         self._wiper = wiper
         self._watch_health = watch_health
         self._changed = threading.Condition()
@@ -157,7 +157,7 @@ class Plugins:
             if any(other.info.endpoint == info.endpoint for other in others):
                 why = f"endpoint {info.endpoint} already registered for DRA driver plugin {info.driver}"
                 raise RegistrationError("endpoint-taken", why, driver=info.driver, socket=info.socket)
-            plugin = RegisteredPlugin(info, self._timing, self._records)
+            plugin = RegisteredPlugin(info, self.timing, self.records)
             others.append(plugin)
             self._health[plugin] = self._watch_health(plugin)
             self._sync(info.driver)

@@ -21,8 +21,7 @@ from typing import NoReturn
 
 from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, Connectivity, KubeletCalls
 from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, Plugins, RegisteredPlugin, choose_service
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, CallRecords, DriverCall, RegistrationError
-from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, DriverCall, RegistrationError
 
 SocketIdentity = tuple[int, int]
 """Tells a socket from a later one under the same path: inode and time of creation."""
@@ -56,7 +55,7 @@ class _Socket:
     worker: the thread of the attempt under way, or of the last one.
     failures: how many attempts failed.
     next_attempt: not before this `time.monotonic()`.
-    gone: whether the socket vanished.
+    removed: whether the socket vanished.
     """
 
     path: str
@@ -65,25 +64,16 @@ class _Socket:
     worker: threading.Thread | None = None
     failures: int = 0
     next_attempt: float = field(default_factory=time.monotonic)
-    gone: bool = False
+    removed: bool = False
 
 
 class RegistryWatcher:
-    """Registers and removes `plugins` as sockets come and go in the directory. `stopping` ends its thread."""
+    """Registers and removes plugins as sockets come and go in the directory; `registrar.stopping` ends its thread."""
 
-    def __init__(
-        self,
-        directory: Path,
-        plugins: Plugins,
-        registrar: Registrar,
-        timing: KubeletTiming,
-        stopping: threading.Event,
-    ) -> None:
+    def __init__(self, directory: Path, registrar: Registrar) -> None:
         self._directory = directory
-        self._plugins = plugins
         self._registrar = registrar
-        self._timing = timing
-        self._stopping = stopping
+        self._plugins, self._timing, self._stopping = registrar.plugins, registrar.plugins.timing, registrar.stopping
         self._lock = threading.Lock()
         self._sockets: dict[str, _Socket] = {}
         self._errors: list[RegistrationError] = []
@@ -136,15 +126,15 @@ class RegistryWatcher:
 
     def _registered(self, socket: _Socket, plugin: RegisteredPlugin) -> None:
         with self._lock:
-            gone = socket.gone
-            socket.plugin = None if gone else plugin
-        if gone:
+            removed = socket.removed
+            socket.plugin = None if removed else plugin
+        if removed:
             self._plugins.remove(plugin)
 
     def _remove(self, socket: _Socket) -> None:
         del self._sockets[socket.path]
         with self._lock:
-            socket.gone = True
+            socket.removed = True
             plugin, socket.plugin = socket.plugin, None
         if plugin:
             self._plugins.remove(plugin)
@@ -153,40 +143,36 @@ class RegistryWatcher:
 class Registrar:
     """Registers plugins, one attempt at a time; `stopping` ends an attempt early."""
 
-    def __init__(
-        self, plugins: Plugins, timing: KubeletTiming, records: CallRecords, stopping: threading.Event
-    ) -> None:
-        self._plugins = plugins
-        self._timing = timing
-        self._records = records
-        self._stopping = stopping
+    def __init__(self, plugins: Plugins, stopping: threading.Event) -> None:
+        self.plugins = plugins
+        self.stopping = stopping
 
     def register(self, socket: str, registered: Callable[[RegisteredPlugin], None]) -> None:
         """Try once; `registered` is called with the new plugin. `RegistrationError` if it fails."""
         ready = threading.Event()
-        with closing(KubeletCalls(socket, self._timing)) as calls:
+        with closing(KubeletCalls(socket, self.plugins.timing)) as calls:
             connectivity = Connectivity(calls.channel, lambda connected: ready.set() if connected else None)
             try:
                 self._wait_connected(ready, socket)
                 plugin = self._add(calls, self._get_info(calls, socket))
                 # Before the channel closes, because that takes time in which the socket may vanish.
                 registered(plugin)
-                self._plugins.set_notified(plugin)
+                self.plugins.set_notified(plugin)
             finally:
                 connectivity.stop()
 
     def _wait_connected(self, ready: threading.Event, socket: str) -> None:
-        ends = time.monotonic() + self._timing.dial
+        ends = time.monotonic() + self.plugins.timing.dial
         while not ready.wait(_STOP_CHECK_SECONDS):
-            if self._stopping.is_set() or time.monotonic() > ends:
-                raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
+            if self.stopping.is_set() or time.monotonic() > ends:
+                raise RegistrationError("dial", f"cannot connect within {self.plugins.timing.dial:g} s", socket=socket)
 
     def _get_info(self, calls: KubeletCalls, socket: str) -> PluginInfo:
         started = time.monotonic()
         result = calls.get_info()
         answer = result.message
         driver, error = (answer.name, "") if answer else ("", result.status)
-        self._records.add_call(DriverCall(GET_INFO, driver, socket, started, result.seconds, error))
+        self.plugins.records.add_call(DriverCall(GET_INFO, driver, socket, started, result.seconds, error))
         if answer is None:
             raise RegistrationError("get-info", f"GetInfo: {error}", socket=socket)
         if answer.type != PLUGIN_TYPE:
@@ -198,13 +184,13 @@ class Registrar:
     def _add(self, calls: KubeletCalls, info: PluginInfo) -> RegisteredPlugin:
         try:
             service = choose_service(info.socket, info.driver, info.versions)
-            plugin = self._plugins.add(PluginInfo(info.driver, info.socket, info.endpoint, service, info.versions))
+            plugin = self.plugins.add(PluginInfo(info.driver, info.socket, info.endpoint, service, info.versions))
         except RegistrationError as error:
             self._refuse(calls, error)
         try:
             self._notify(calls, info.driver, info.socket)
         except RegistrationError:
-            self._plugins.remove(plugin)
+            self.plugins.remove(plugin)
             raise
         return plugin
 
@@ -212,15 +198,15 @@ class Registrar:
         """Tell the plugin the error and raise it, even if the plugin did not answer."""
         try:
             self._notify(calls, error.driver, error.socket, error.why)
-        except RegistrationError as not_told:
-            raise error from not_told
+        except RegistrationError as unanswered:
+            raise error from unanswered
         raise error
 
     def _notify(self, calls: KubeletCalls, driver: str, socket: str, refusal: str = "") -> None:
         started = time.monotonic()
         result = calls.notify(refusal)
         error = "" if result.ok else result.status
-        self._records.add_call(
+        self.plugins.records.add_call(
             DriverCall(NOTIFY, driver, socket, started, result.seconds, error, registered=not refusal)
         )
         if error:
