@@ -146,7 +146,8 @@ def metrics_and_requests() -> tuple[str, set[tuple[str, str]]]:
             wait(lambda: not cluster.api.list("resourceslices"))
         # A request is in the log when it is answered, which is after its effect; the driver has all answers by now.
         return text, {
-            (each.verb, f"{each.resource}/{each.subresource}".rstrip("/")) for each in cluster.server.log.records()
+            (request.verb, f"{request.plural}/{request.subresource}".rstrip("/"))
+            for request in (record.request for record in cluster.server.log.records())
         }
 
 
@@ -200,7 +201,8 @@ def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None
             cluster.stop_pod("user")
             wait(lambda: not cluster.api.get("resourceclaims", "one", "default")["status"].get("devices"))
         # A request is in the log when it is answered, which is after its effect; the driver has all answers by now.
-        verbs = {each.verb for each in cluster.server.log.records() if each.subresource == "status"}
+        requests = [record.request for record in cluster.server.log.records()]
+        verbs = {request.verb for request in requests if request.subresource == "status"}
     assert entry["conditions"][0]["type"] == "Ready"
     driver = {f"associated-node:{verb}" for verb in verbs}  # of the permission that 1.36 and later ask for
     added = rules("dra-cpu", deviceStatus=True) - rules("dra-cpu")

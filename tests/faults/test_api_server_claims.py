@@ -61,7 +61,7 @@ def test_it_comes_back_no_sooner_than_it_was_asked_to(site: Inside) -> None:
     site.prepare(ref)
 
     def records() -> list[RequestRecord]:
-        return [each for each in site.cluster.server.log.records() if each.name == ref.name]
+        return [each for each in site.cluster.server.log.records() if each.request.name == ref.name]
 
     wait(lambda: len(records()) >= 2)  # the server logs a request after it has answered
     refused, served = records()

@@ -77,10 +77,8 @@ class FaultRule:
 
     def matches(self, request: RequestInfo) -> bool:
         """Return whether the rule matches this request, regardless of its counts."""
-        patterns = (self.verb, self.resource, self.namespace, self.name)
-        values = (request.verb, request.plural, request.namespace, request.name)
-        fits = all(fnmatchcase(value, pattern) for value, pattern in zip(values, patterns, strict=True))
-        return fits and self.subresource in {None, request.subresource}
+        is_place = fnmatchcase(request.namespace, self.namespace) and fnmatchcase(request.name, self.name)
+        return request.fits(self.verb, self.resource) and is_place and self.subresource in {None, request.subresource}
 
 
 class FaultRules:

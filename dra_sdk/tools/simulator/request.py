@@ -72,6 +72,10 @@ class RequestInfo:
         """The plural name of the resource, "" for none."""
         return self.resource.plural if self.resource else ""
 
+    def fits(self, verb: str, resource: str) -> bool:
+        """Return whether verb and plural name fit these shell patterns."""
+        return fnmatchcase(self.verb, verb) and fnmatchcase(self.plural, resource)
+
     def flag(self, parameter: str) -> bool:
         """Return whether a query parameter is true."""
         return self.query.get(parameter, "").lower() in _TRUE
@@ -213,24 +217,14 @@ class FieldValidation:
 class RequestRecord:
     """One request that was answered. A watch is recorded when it opens.
 
-    verb: as in `RequestInfo`.
-    resource: the plural name of the resource, "" for none.
-    subresource: as in `RequestInfo`.
-    namespace: as in `RequestInfo`.
-    name: as in `RequestInfo`.
-    path: as in `RequestInfo`.
+    request: what it asked for.
     user_agent: as in `ApiRequest`.
     code: the HTTP status of the answer, 0 if the connection was cut instead.
     started: when the request had been read, by `time.monotonic()`.
     seconds: how long serving took.
     """
 
-    verb: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
-    path: str
+    request: RequestInfo
     user_agent: str
     code: int
     started: float
@@ -258,11 +252,7 @@ class RequestLog:
         """Return the records of this verb and resource (shell patterns) that started at `since` or later."""
         with self._lock:
             records = list(self._records)
-        return [
-            record
-            for record in records
-            if record.started >= since and fnmatchcase(record.verb, verb) and fnmatchcase(record.resource, resource)
-        ]
+        return [record for record in records if record.started >= since and record.request.fits(verb, resource)]
 
     def mark(self) -> float:
         """Return the time now, as `since` of a later `records`."""

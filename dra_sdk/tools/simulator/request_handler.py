@@ -304,20 +304,8 @@ class RequestHandler(BaseHTTPRequestHandler):
         return str(self.headers.get("User-Agent", ""))
 
     def _record(self, info: RequestInfo, started: float, code: int) -> None:
-        self.service.log.append(
-            RequestRecord(
-                info.verb,
-                info.plural,
-                info.subresource,
-                info.namespace,
-                info.name,
-                info.path,
-                self._user_agent,
-                code,
-                started,
-                time.monotonic() - started,
-            )
-        )
+        seconds = time.monotonic() - started
+        self.service.log.append(RequestRecord(info, self._user_agent, code, started, seconds))
 
 
 def _length(text: str, base: int) -> int:

@@ -289,4 +289,4 @@ def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) 
         cluster.kubelet.wait_for_driver(NAME)
         cluster.run_pod("a", ["one"])
         cluster.stop_pod("a")
-    assert {each.verb for each in cluster.server.log.records(resource="resourceclaims")} == {"get"}
+    assert {record.request.verb for record in cluster.server.log.records(resource="resourceclaims")} == {"get"}

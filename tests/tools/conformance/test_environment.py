@@ -31,7 +31,7 @@ def test_an_embedded_server_speaks_https_and_requires_a_token() -> None:
         other = KubeClient.connect(environment.kubeconfig, agent="driver")
         other.get("/api/v1/nodes/node-1")
         other.close()
-        assert [(each.verb, each.resource) for each in environment.requests()] == [("get", "nodes")]
+        assert [(record.request.verb, record.request.plural) for record in environment.requests()] == [("get", "nodes")]
         assert USER_AGENT not in environment.requests()[0].user_agent
         root = environment.kubeconfig.parent
     assert not root.exists()

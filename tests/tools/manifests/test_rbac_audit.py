@@ -93,9 +93,9 @@ def asked() -> set[tuple[str, str]]:
 
         def requests() -> set[tuple[str, str]]:
             return {
-                ("/".join(filter(None, (record.resource, record.subresource))), record.verb)
+                ("/".join(filter(None, (record.request.plural, record.request.subresource))), record.request.verb)
                 for record in cluster.server.log.records()[begin:]
-                if record.user_agent.startswith("dra-sdk") and record.resource
+                if record.user_agent.startswith("dra-sdk") and record.request.resource
             }
 
         with DriverProcess(Driver.of(lamps), settings_for(cluster)):
@@ -145,7 +145,8 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
         flags = argparse.Namespace(kubeconfig=cluster.kubeconfig, context="")
         with opened_cluster(flags, follow=True) as followed:
             wait(lambda: cluster.server.open_watches == len(followed.kinds))
-        asked = {(record.resource, record.verb) for record in cluster.server.log.records()[begin:] if record.resource}
+        requests = [record.request for record in cluster.server.log.records()[begin:]]
+        asked = {(request.plural, request.verb) for request in requests if request.resource}
     of_preemption = ("priorityclasses", "poddisruptionbudgets")  # which this server does not have
     unserved = {(resource, verb) for resource in of_preemption for verb in ("list", "watch")}
     assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved

@@ -133,10 +133,12 @@ def _names(folder: Path) -> set[str]:
 
 
 def _allowed(record: RequestRecord) -> bool:
-    if not record.resource:
+    request = record.request
+    if not request.resource:
         return True  # discovery, version, health
-    return record.verb in ALLOWED_REQUESTS.get((record.resource, record.subresource), set())
+    return request.verb in ALLOWED_REQUESTS.get((request.plural, request.subresource), set())
 
 
 def _request(record: RequestRecord) -> str:
-    return f"{record.verb} {record.resource}{'/' if record.subresource else ''}{record.subresource}"
+    request = record.request
+    return f"{request.verb} {request.plural}{'/' if request.subresource else ''}{request.subresource}"
