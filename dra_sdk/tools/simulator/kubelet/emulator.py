@@ -231,11 +231,10 @@ class _Process:
         self._pod_calls = 0
         self._changed = threading.Condition()  # guards _pod_calls, and that none begins when the kubelet stops
         self.health = HealthCache(timing.health_timeout, kubelet.clock)
-        cache = ClaimCache(kubelet.state_file)
         self.wiper = SliceWiper(kubelet.api, kubelet.node, timing)
         self.plugins = Plugins(timing, records, self.wiper, self._watch_health)
         self.watcher = RegistryWatcher(kubelet.registry_dir, Registrar(self.plugins, self._stopping))
-        self.manager = ClaimManager(kubelet.api, self.plugins, cache, records)
+        self.manager = ClaimManager(kubelet.api, self.plugins, ClaimCache(kubelet.state_file))
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
 
     def pause(self, seconds: float) -> bool:
@@ -275,13 +274,13 @@ class _Process:
             self.manager.reconcile(self._active)
 
     def _watch_health(self, plugin: RegisteredPlugin) -> Callable[[], None]:
-        kubelet = self._kubelet
+        mode = self._kubelet.health_mode
         service = next((version for version in HEALTH_VERSIONS if version in plugin.info.versions), "")
-        if kubelet.health_mode == "always":
+        if mode == "always":
             service = HEALTH_V1ALPHA1
-        if not service or kubelet.health_mode == "off":
+        if not service or mode == "off":
             return lambda: None
-        return HealthWatch(plugin, service, self.health, kubelet.timing, kubelet.records).stop
+        return HealthWatch(plugin, service, self.health).stop
 
 
 def _stopped(node: str) -> StoppedError:

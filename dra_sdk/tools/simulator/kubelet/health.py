@@ -17,8 +17,7 @@ import grpc
 
 from dra_sdk.tools.simulator.kubelet.calls import Stream
 from dra_sdk.tools.simulator.kubelet.plugins import RegisteredPlugin
-from dra_sdk.tools.simulator.kubelet.records import HEALTH, CallRecords, DriverCall
-from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+from dra_sdk.tools.simulator.kubelet.records import HEALTH, DriverCall
 from dra_sdk.wire.proto import dra_health_v1_pb2
 
 log = logging.getLogger(__name__)
@@ -109,14 +108,10 @@ class HealthCache:
 class HealthWatch:
     """Keeps a health stream open to one plugin, in a thread, until it is stopped or the answer is UNIMPLEMENTED."""
 
-    def __init__(
-        self, plugin: RegisteredPlugin, service: str, cache: HealthCache, timing: KubeletTiming, records: CallRecords
-    ) -> None:
+    def __init__(self, plugin: RegisteredPlugin, service: str, cache: HealthCache) -> None:
         self._plugin = plugin
         self._service = service
         self._cache = cache
-        self._timing = timing
-        self._records = records
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._stream: Stream[Any] | None = None
@@ -141,7 +136,7 @@ class HealthWatch:
         while not self._stopping.is_set():
             if self._watch() is grpc.StatusCode.UNIMPLEMENTED:
                 return
-            self._stopping.wait(self._timing.health_retry)
+            self._stopping.wait(self._plugin.timing.health_retry)
 
     def _watch(self) -> grpc.StatusCode:
         """Receive reports until the stream ends; return its status."""
@@ -158,5 +153,5 @@ class HealthWatch:
         result = stream.result
         assert result is not None  # the iteration has ended
         why = "" if result.ok else result.status
-        self._records.add_call(DriverCall(HEALTH, info.driver, info.endpoint, started, result.seconds, why))
+        self._plugin.records.add_call(DriverCall(HEALTH, info.driver, info.endpoint, started, result.seconds, why))
         return result.code

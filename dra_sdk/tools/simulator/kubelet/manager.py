@@ -17,7 +17,6 @@ from dra_sdk.tools.simulator.kubelet.plugins import Plugins, RegisteredPlugin
 from dra_sdk.tools.simulator.kubelet.records import (
     AnsweredDevice,
     AnswerFinding,
-    CallRecords,
     KubeletError,
     PodClaimError,
 )
@@ -29,11 +28,10 @@ from dra_sdk.wire.cdi import parse_qualified_name
 class ClaimManager:
     """Prepares and unprepares the claims of pods. Methods raise any `KubeletError`."""
 
-    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache, records: CallRecords) -> None:
+    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache) -> None:
         self._api = api
         self._plugins = plugins
         self.cache = cache
-        self._records = records
 
     def prepare(self, pod: JSON) -> pods.RunningPod:
         """Prepare the claims that are not prepared, with one call per driver for all of them; end at the first error.
@@ -53,7 +51,7 @@ class ClaimManager:
                 info.prepared = True
         for (_, claim), info in zip(claims, infos, strict=True):
             for finding in findings(claim, info.devices):
-                self._records.add_finding(finding)
+                self._plugins.records.add_finding(finding)
         metadata = pod["metadata"]
         named = {pod_claim.name: info for (pod_claim, _), info in zip(claims, infos, strict=True)}
         return pods.RunningPod(

@@ -60,7 +60,8 @@ class RegisteredPlugin:
         self.info = info
         self.calls = KubeletCalls(info.endpoint, timing, info.driver)
         self.connectivity: Connectivity | None = None
-        self._records = records
+        self.timing = timing
+        self.records = records
 
     def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
         """Call NodePrepareResources; return the devices by claim UID. `DriverCallError`, `ResponseError`."""
@@ -92,7 +93,7 @@ class RegisteredPlugin:
             call = DriverCall(
                 kind, info.driver, info.endpoint, started, response.seconds, error, tuple(claims), devices
             )
-            self._records.add_call(call)
+            self.records.add_call(call)
         return devices
 
     def _check(self, claims: Sequence[ClaimRef], response: ClaimsResponse) -> None:
