@@ -233,7 +233,7 @@ def opened_host_root(path: Path) -> Iterator[Path]:
     SettingsError if there is neither, or if the archive is refused.
     """
     if path.is_file():
-        from dra_sdk.tools.node_archive import opened_root  # noqa: PLC0415 (only for an archive)
+        from dra_sdk.tools.node_archive.archive import opened_root  # noqa: PLC0415 (only for an archive)
 
         with opened_root(path) as root:
             yield root

@@ -47,7 +47,8 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Capture, write, and say what was left out."""
-    from dra_sdk.tools.node_archive import MANIFEST, capture, write_archive  # noqa: PLC0415 (when it runs)
+    from dra_sdk.tools.node_archive.archive import MANIFEST  # noqa: PLC0415 (when it runs)
+    from dra_sdk.tools.node_archive.node_files import capture, write_archive  # noqa: PLC0415 (when it runs)
 
     check_host_root(arguments.host_root)
     patterns = [*arguments.include, *(each for name in arguments.driver for each in load_driver(name).info.capture)]

@@ -17,7 +17,7 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime.settings import read_settings
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.tools.node_archive import opened_root
+from dra_sdk.tools.node_archive.archive import opened_root
 from dra_sdk.tools.scheduling.cluster import ObjectSource
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import OLDEST, ServerProfile

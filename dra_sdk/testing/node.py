@@ -26,7 +26,8 @@ from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
-from dra_sdk.tools.node_archive import MANIFEST, ArchiveManifest, HostDevice, capture, extract, write_archive
+from dra_sdk.tools.node_archive.archive import MANIFEST, ArchiveManifest, HostDevice, extract
+from dra_sdk.tools.node_archive.node_files import capture, write_archive
 
 _BOOT_IDS = itertools.count(1)
 _INTERVAL: Final = 0.02

@@ -10,7 +10,8 @@ import yaml
 from dra_sdk import ContainerEdits, Device, DeviceNode, DriverInfo, Node
 from dra_sdk.testing import FakeNode
 from dra_sdk.testing.sysfs import regular_machine
-from dra_sdk.tools.node_archive import Captured, HostDevice, capture, write_archive
+from dra_sdk.tools.node_archive.archive import HostDevice
+from dra_sdk.tools.node_archive.node_files import Captured, capture, write_archive
 from tests.cli.cards import Cards, make_cards
 from tests.cli.commands import EXAMPLES, Run, runner
 

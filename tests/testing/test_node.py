@@ -8,7 +8,7 @@ from dra_sdk import SettingsError
 from dra_sdk.hardware import read_cpus
 from dra_sdk.testing import FakeNode, write_tree
 from dra_sdk.testing.sysfs import regular_machine
-from dra_sdk.tools.node_archive import HostDevice
+from dra_sdk.tools.node_archive.archive import HostDevice
 from dra_sdk.tools.simulator.oci import NodeDeviceFiles
 from tests.lab.inside.rig import MachineNode
 

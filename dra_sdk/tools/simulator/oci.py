@@ -14,7 +14,7 @@ from typing import Any
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
-from dra_sdk.tools.node_archive import HostDevice, read_manifest
+from dra_sdk.tools.node_archive.archive import HostDevice, read_manifest
 
 _HOOKS = ("path", "args", "env", "timeout")
 _RDT = ("closID", "schemata", "l3CacheSchema", "memBwSchema", "enableMonitoring")

@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.node_archive import MANIFEST, ArchiveManifest, HostDevice, extract, opened_root, read_manifest
-from dra_sdk.tools.node_archive.archive import MAX_CONTENT, MAX_FILE, link_problem
+from dra_sdk.tools.node_archive.archive import (
+    MANIFEST,
+    MAX_CONTENT,
+    MAX_FILE,
+    ArchiveManifest,
+    HostDevice,
+    extract,
+    link_problem,
+    opened_root,
+    read_manifest,
+)
 
 Member = tuple[str, bytes, "bytes | str"]
 

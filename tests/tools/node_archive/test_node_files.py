@@ -13,8 +13,8 @@ import pytest
 from dra_sdk.errors import SettingsError
 from dra_sdk.hardware import Host, read_cpus, read_numa_nodes, read_pci_devices
 from dra_sdk.testing.sysfs import FakePci, regular_machine
-from dra_sdk.tools.node_archive import capture, extract, read_manifest, write_archive
-from dra_sdk.tools.node_archive.archive import MAX_FILE
+from dra_sdk.tools.node_archive.archive import MAX_FILE, extract, read_manifest
+from dra_sdk.tools.node_archive.node_files import capture, write_archive
 
 GPU, NIC = "sys/devices/pci0000:00/0000:00:03.0", "sys/devices/pci0000:00/0000:00:04.0"
 MAC, UUID = "3c:ec:ef:12:34:56", "9b2a4c1e-1111-4222-8333-abcdefabcdef"
