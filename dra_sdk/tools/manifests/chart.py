@@ -125,13 +125,12 @@ def _yaml(value: Any) -> str:
     return text.removesuffix("...\n").removesuffix("\n")
 
 
-def _overwritten(target: JSON, *others: Mapping[str, Any]) -> JSON:
-    for other in others:
-        for key, value in other.items():
-            if isinstance(value, Mapping) and isinstance(target.get(key), dict):
-                _overwritten(target[key], value)
-            else:
-                target[key] = value
+def _overwritten(target: JSON, other: Mapping[str, Any]) -> JSON:
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
+            _overwritten(target[key], value)
+        else:
+            target[key] = value
     return target
 
 

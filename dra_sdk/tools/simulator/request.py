@@ -7,7 +7,6 @@ ValidateListOptions.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -249,11 +248,10 @@ class RequestLog:
             self._records.clear()
 
     def records(self, verb: str = "*", resource: str = "*", *, since: float = 0.0) -> list[RequestRecord]:
-        """Return the records of this verb and resource (shell patterns) that started at `since` or later."""
+        """Return the records of this verb and resource (shell patterns) that started at `since` or later.
+
+        `since` is by `time.monotonic()`.
+        """
         with self._lock:
             records = list(self._records)
         return [record for record in records if record.started >= since and record.request.fits(verb, resource)]
-
-    def mark(self) -> float:
-        """Return the time now, as `since` of a later `records`."""
-        return time.monotonic()

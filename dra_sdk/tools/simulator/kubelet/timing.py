@@ -46,15 +46,3 @@ class KubeletTiming:
     health_retry: float = 0.2
     pod_retry: float = 0.2
     reconcile: float = 60.0
-
-
-REAL = KubeletTiming(
-    poll=1.0,
-    backoff_first=0.5,
-    backoff_last=122.0,
-    reconnect_first=1.0,
-    reconnect_last=120.0,
-    health_retry=5.0,
-    pod_retry=10.0,
-)
-"""The kubelet's own deadlines and pauses."""
