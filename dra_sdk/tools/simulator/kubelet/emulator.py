@@ -168,7 +168,7 @@ class KubeletEmulator:
             try:
                 return attempt()
             except KubeletError:
-                if time.monotonic() > ends or process.pause(self.timing.pod_retry):
+                if time.monotonic() > ends or process.stopping.wait(self.timing.pod_retry):
                     raise
 
     def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[AnsweredDevice, ...]]:
@@ -227,24 +227,20 @@ class _Process:
         timing, records = kubelet.timing, kubelet.records
         self._kubelet = kubelet
         self._active = active
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self._pod_calls = 0
         self._changed = threading.Condition()  # guards _pod_calls, and that none begins when the kubelet stops
         self.health = HealthCache(timing.health_timeout, kubelet.clock)
         self.wiper = SliceWiper(kubelet.api, kubelet.node, timing)
         self.plugins = Plugins(timing, records, self.wiper, self._watch_health)
-        self.watcher = RegistryWatcher(kubelet.registry_dir, Registrar(self.plugins, self._stopping))
+        self.watcher = RegistryWatcher(kubelet.registry_dir, Registrar(self.plugins, self.stopping))
         self.manager = ClaimManager(kubelet.api, self.plugins, ClaimCache(kubelet.state_file))
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
-
-    def pause(self, seconds: float) -> bool:
-        """Wait `seconds`, less if the kubelet stops; return whether it stops."""
-        return self._stopping.wait(seconds)
 
     def pod_call(self, action: Callable[[], T]) -> T:
         """Call `action`, which changes the state file; `stop` waits for its end, and `StoppedError` after it."""
         with self._changed:
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 raise _stopped(self._kubelet.node)
             self._pod_calls += 1
         try:
@@ -261,7 +257,7 @@ class _Process:
 
     def stop(self) -> None:
         with self._changed:
-            self._stopping.set()
+            self.stopping.set()
         # First, because the drivers are about to be deregistered, which must not delete their slices.
         self.wiper.stop()
         self.watcher.stop()
@@ -270,7 +266,7 @@ class _Process:
             self._changed.wait_for(lambda: not self._pod_calls)
 
     def _reconcile(self) -> None:
-        while not self._stopping.wait(self._kubelet.timing.reconcile):
+        while not self.stopping.wait(self._kubelet.timing.reconcile):
             self.manager.reconcile(self._active)
 
     def _watch_health(self, plugin: RegisteredPlugin) -> Callable[[], None]:
