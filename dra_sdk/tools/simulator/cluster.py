@@ -49,9 +49,8 @@ class EmbeddedCluster:
     `version` (1.34 to 1.37) and `feature_gates`, which override its defaults, choose the API server: the kinds that it
     serves, the fields that it drops, the objects that it refuses. `catalog` replaces the kinds. `directory` holds the
     files; by default it is a temporary directory that `stop` removes. `tls` serves the API over HTTPS. `token` is the
-    bearer token that clients must send (Go clients send none over plain HTTP). `timing` and `health` are those of
-    `KubeletEmulator`; by default drivers are asked for health as the kubelet of `version` does. `host` looks up device
-    nodes for `container_spec`.
+    bearer token that clients must send (Go clients send none over plain HTTP). `timing` is that of `KubeletEmulator`;
+    drivers are asked for health as the kubelet of `version` does. `host` looks up device nodes for `container_spec`.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class EmbeddedCluster:
         tls: bool = False,
         token: str | None = None,
         timing: KubeletTiming | None = None,
-        health: HealthMode | None = None,
         host: HostLookup = host_device,
     ) -> None:
         self.node_name = node_name
@@ -86,7 +84,7 @@ class EmbeddedCluster:
             LocalClient(self.store, "kubelet"),
             self.root / "kubelet",
             timing=timing,
-            health=health or _health(self.profile),
+            health=_health(self.profile),
         )
         self.plugins_dir = self.kubelet.plugins_dir
         self.registry_dir = self.kubelet.registry_dir
@@ -141,10 +139,10 @@ class EmbeddedCluster:
         status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}
         return self.api.create("nodes", {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status})
 
-    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> JSON:
+    def create_namespace(self, name: str) -> JSON:
         """Create a namespace."""
-        metadata = {"name": name, "labels": {"kubernetes.io/metadata.name": name, **(labels or {})}}
-        return self.api.create("namespaces", {"metadata": metadata})
+        labels = {"kubernetes.io/metadata.name": name}
+        return self.api.create("namespaces", {"metadata": {"name": name, "labels": labels}})
 
     def create_class(self, name: str, selectors: Iterable[str] = (), config: Iterable[Mapping[str, Any]] = ()) -> JSON:
         """Create a DeviceClass from CEL expressions and config entries (`{"opaque": {…}}`)."""

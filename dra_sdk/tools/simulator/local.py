@@ -70,10 +70,10 @@ class LocalClient:
         """Delete an object and return its last state."""
         return self.store.delete(self.store.catalog[plural], name, namespace, preconditions=preconditions).copy()
 
-    def delete_collection(self, plural: str, *, fields: str = "", labels: str = "") -> JsonObjects:
+    def delete_collection(self, plural: str, *, fields: str = "") -> JsonObjects:
         """Delete every object in the selection and return them."""
         resource = self.store.catalog[plural]
-        selector = selectors.parse(resource, fields=fields, labels=labels)
+        selector = selectors.parse(resource, fields=fields)
         return [entry.copy() for entry in self.store.delete_collection(resource, selector)]
 
     def watch(self, plural: str, *, version: int | None = None, fields: str = "", labels: str = "") -> Watcher:

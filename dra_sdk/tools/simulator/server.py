@@ -70,23 +70,22 @@ def make_certificates(directory: Path) -> TlsFiles:
 class ApiServer(Service):
     """Serves an `ObjectStore`.
 
-    `port` 0 picks a free one. `token` makes it a required bearer token. `tls` are files as `make_certificates` gives
-    them; without them the server speaks plain HTTP. `git_version` is the version in /version. `bookmark_seconds` is
-    the time between bookmarks of a quiet watch that asked for them.
+    `port` is one that was free at the first start. `token` makes it a required bearer token. `tls` are files as
+    `make_certificates` gives them; without them the server speaks plain HTTP. `git_version` is the version in /version.
+    `bookmark_seconds` is the time between bookmarks of a quiet watch that asked for them.
     """
 
     def __init__(
         self,
         store: ObjectStore,
         *,
-        port: int = 0,
         token: str | None = None,
         tls: TlsFiles | None = None,
         git_version: str = GIT_VERSION,
         bookmark_seconds: float = BOOKMARK_SECONDS,
     ) -> None:
         super().__init__(store, token, git_version, bookmark_seconds)
-        self.port = port
+        self.port = 0
         self.tls = tls
         self._listener: _Listener | None = None
         self._accepting: threading.Thread | None = None
