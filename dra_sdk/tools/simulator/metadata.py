@@ -113,12 +113,9 @@ def for_update(resource: ResourceType, current: JSON, wanted: JSON, subresource:
 
 
 def _updated_metadata(current: JSON, wanted: JSON) -> JSON:
-    metadata = {key: value for key, value in wanted.items() if value is not None}
-    for key in (*_SERVER_OWNED, "name", "namespace", "generateName", "managedFields", "resourceVersion"):
-        metadata.pop(key, None)
-        if key in current:
-            metadata[key] = current[key]
-    return metadata
+    kept = (*_SERVER_OWNED, "name", "namespace", "generateName", "managedFields", "resourceVersion")
+    changed = {key: value for key, value in wanted.items() if value is not None and key not in kept}
+    return changed | {key: current[key] for key in kept if key in current}
 
 
 def applicable(resource: ResourceType, config: JSON, subresource: str) -> JSON:

@@ -5,7 +5,6 @@ Pods and claims are raw API objects. Source: k8s.io/dynamic-resource-allocation 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dra_sdk.model import JSON
@@ -112,10 +111,7 @@ def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
 
 def container_requests(pod: JSON) -> dict[str, tuple[ContainerRequest, ...]]:
     """Return the requests of each container, init containers included."""
-    return {name: tuple(wanted) for name, wanted in _container_requests(pod)}
-
-
-def _container_requests(pod: JSON) -> Iterator[tuple[str, list[ContainerRequest]]]:
+    requests: dict[str, tuple[ContainerRequest, ...]] = {}
     spec = pod["spec"]
     for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
         resources = container.get("resources", {})
@@ -124,7 +120,8 @@ def _container_requests(pod: JSON) -> Iterator[tuple[str, list[ContainerRequest]
             asked = str(resources.get("requests", {}).get(mapping["resourceName"], "0"))
             if mapping["containerName"] == container["name"] and asked != "0":
                 wanted.append(ContainerRequest(EXTENDED, mapping["requestName"]))
-        yield container["name"], wanted
+        requests[container["name"]] = tuple(wanted)
+    return requests
 
 
 def _extended_claim(pod: JSON) -> JSON:
