@@ -9,7 +9,7 @@ DraError
 ├── ClaimError            this claim cannot be prepared; other claims are not affected
 │   ├── ConfigError       its opaque configuration is wrong
 │   ├── DeviceHeldError   another claim holds one of its devices
-│   ├── PermanentError    for authors: a retry is useless until somebody changes something
+│   ├── PermanentError    for authors: a retry is useless until something changes
 │   └── RetriableError    for authors: the kubelet's next attempt may succeed
 ├── StateError            a file under the plugin data directory cannot be read or trusted
 ├── HardwareError         a file of the host's /sys, /proc or /dev is missing or has unexpected content
@@ -71,7 +71,7 @@ class InvalidObjectError(DraError):
 class ClaimError(DraError):
     """This claim cannot be prepared or unprepared; other claims of the same call are not affected."""
 
-    #: Whether the kubelet's next attempt can succeed without anybody changing an object.
+    #: Whether the kubelet's next attempt can succeed without a change of an object.
     retriable: ClassVar[bool] = True
 
 
@@ -86,7 +86,7 @@ class DeviceHeldError(ClaimError):
 
 
 class PermanentError(ClaimError):
-    """Raised by a hook: a retry is useless until somebody changes the claim, the driver or the node."""
+    """Raised by a hook: a retry is useless until the claim, the driver or the node changes."""
 
     retriable = False
 
@@ -135,7 +135,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object changed since it was read, or exists already (`reason` tells which)."""
+    """409: the object changed since it was read, or exists already (`reason` says which)."""
 
 
 class GoneError(ApiError):
@@ -156,15 +156,15 @@ class UnreachableError(ApiError):
 
 
 def raised_at(error: BaseException) -> str:
-    """The author's line that raised `error`, as ` (my_driver.py, line 12)`; empty if no code of the author ran.
+    """Return the author's line that raised `error`, as ` (my_driver.py, line 12)`; empty if no code of the author ran.
 
     Empty also for a DraError, whose message is for users of the driver. The line is the last one in the package that
     the SDK called: `pathlib` raises for a missing file, but the author looks for the line that reads it.
     """
     if isinstance(error, DraError):
         return ""
-    found = [each for each in _frames(error.__traceback__) if each[0] not in _NOT_THE_AUTHORS]
-    lines = [(file, line) for package, file, line in found if package == found[0][0]]
+    frames = [frame for frame in _frames(error.__traceback__) if frame[0] not in _NOT_THE_AUTHORS]
+    lines = [(file, line) for package, file, line in frames if package == frames[0][0]]
     return f" ({lines[-1][0].rpartition('/')[2]}, line {lines[-1][1]})" if lines else ""
 
 
@@ -184,5 +184,5 @@ def one_line(text: str, limit: int) -> str:
     """
     shown = " ".join(text[: 4 * limit].split())
     if not shown.isprintable():
-        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+        shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -31,7 +31,7 @@ def limited(items: Sequence[str], limit: int, noun: str = "") -> list[str]:
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that is most like a word, whatever the case of the letters; None if none is like it."""
+    """Return the choice that is most like a word, ignoring case; None if none is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
 
     known = {choice.lower(): choice for choice in choices}
@@ -39,6 +39,6 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The choice that is most like a word, as the end of a sentence: `; did you mean X?`; empty if none is like it."""
+    """Return a proposal as the end of a sentence: `; did you mean X?`; empty if no choice is like the word."""
     choice = closest(word, choices)
     return f"; did you mean {choice}?" if choice is not None else ""

@@ -50,17 +50,28 @@ def run(arguments: argparse.Namespace) -> int:
     from dra_sdk.tools.node_archive import MANIFEST, capture, write_archive  # noqa: PLC0415 (when it runs)
 
     check_host_root(arguments.host_root)
-    patterns = [*arguments.include, *(each for name in arguments.driver for each in load_driver(name).info.capture)]
-    found = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
+    patterns = [
+        *arguments.include,
+        *(pattern for name in arguments.driver for pattern in load_driver(name).info.capture),
+    ]
+    captured = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
     try:
-        write_archive(found, arguments.output)
+        write_archive(captured, arguments.output)
     except OSError as error:
         raise SettingsError(f"cannot write {arguments.output}: {error.strerror}") from error
-    parts = [counted(len(found.files), "file"), counted(len(found.devices), "device node"), f"{found.size >> 10} KiB"]
-    ids = "identifiers are the real ones" if found.with_ids else f"{counted(found.identifiers, 'identifier')} replaced"
+    parts = [
+        counted(len(captured.files), "file"),
+        counted(len(captured.devices), "device node"),
+        f"{captured.size >> 10} KiB",
+    ]
+    ids = (
+        "identifiers are the real ones"
+        if captured.with_ids
+        else f"{counted(captured.identifiers, 'identifier')} replaced"
+    )
     print(f"{arguments.output}: {', '.join(parts)}; {ids}")
-    for reason, number in Counter(found.left_out.values()).most_common():
+    for reason, number in Counter(captured.left_out.values()).most_common():
         print(printable(f"left out: {counted(number, 'path')}: {reason}"), file=sys.stderr)
-    if found.left_out:
+    if captured.left_out:
         print(f"{MANIFEST} in the archive names them", file=sys.stderr)
-    return 0 if found.complete else 1
+    return 0 if captured.complete else 1

@@ -187,7 +187,7 @@ def _target(arguments: argparse.Namespace) -> Target:
 
 
 def _result_printer(*, quiet: bool) -> Callable[[Result], None]:
-    """Prints the rows of each result."""
+    """Return a function that prints the rows of a result."""
     from dra_sdk.tools.conformance.report import Table  # noqa: PLC0415 (imports gRPC)
 
     table = Table()

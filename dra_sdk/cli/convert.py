@@ -33,7 +33,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert and print; InvalidObjectError for an object that cannot be converted."""
-    found: list[Any] = []
+    converted: list[Any] = []
     older = 0
     for name in file_names(arguments.files):
         source = read_file(name)
@@ -43,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
                     where = f"{source.name}:{document.line([*path, 'apiVersion'])}: {title(obj).replace(' ', '/', 1)}"
                     raise InvalidObjectError(where, [str(problem)])
                 older += bool(older_version(obj))
-                found.append(to_v1(obj))
+                converted.append(to_v1(obj))
     if arguments.output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": converted}, indent=2))
     else:
-        print(yaml_text(found), end="")
-    print(printable(f"{older} of {counted(len(found), 'object')} converted"), file=sys.stderr)
+        print(yaml_text(converted), end="")
+    print(printable(f"{older} of {counted(len(converted), 'object')} converted"), file=sys.stderr)
     return 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
-from dra_sdk.cli.hook_calls import discover, load_driver, threads_print_to_stderr, told_if_slow
+from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
 from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
@@ -113,7 +113,9 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
     """Show the published devices; the following steps use the first one."""
     _print_step(f"1. Describe: {driver} runs, is registered with the kubelet, and publishes the devices it found.")
     published = cluster.wait_slices(driver, slices)
-    devices: list[JSON] = [device for each in published for device in each["spec"].get("devices", [])]
+    devices: list[JSON] = [
+        device for published_slice in published for device in published_slice["spec"].get("devices", [])
+    ]
     if not devices:
         print("   It found no device, so there is nothing to request.")
         return []
@@ -160,7 +162,7 @@ def _explanation(cluster: EmbeddedCluster) -> str:
 
 
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
-    with told_if_slow(f"dra_prepare of driver {driver}"):
+    with reported_if_slow(f"dra_prepare of driver {driver}"):
         pod = cluster.run_pod(POD)
     call = cluster.kubelet.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
@@ -177,7 +179,7 @@ def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
 
 
 def _unprepare(cluster: EmbeddedCluster) -> None:
-    with told_if_slow("dra_unprepare of the driver"):
+    with reported_if_slow("dra_unprepare of the driver"):
         cluster.stop_pod(POD)
     left = ", ".join(path.name for path in cluster.cdi_dir.iterdir()) or "none"
     status = cluster.api.get("resourceclaims", CLAIM, "default").get("status") or {}
@@ -201,7 +203,7 @@ def _claim(name: str, expression: str, count: int = 1) -> JSON:
 
 
 def _expression(driver: str, device: JSON, *, exceed: bool = False) -> str:
-    """A selector by the device's largest number, or else by a text attribute, or else for any device.
+    """Return a selector by the device's largest number, or else by a text attribute, or else for any device.
 
     With `exceed` it selects no device, if the device has an attribute.
     """
@@ -209,7 +211,7 @@ def _expression(driver: str, device: JSON, *, exceed: bool = False) -> str:
     numbers = {name: value["int"] for name, value in attributes.items() if "int" in value}
     texts = {name: value["string"] for name, value in attributes.items() if "string" in value}
     if numbers:
-        name = max(numbers, key=lambda each: numbers[each])
+        name = max(numbers, key=lambda number: numbers[number])
         return f"{_attribute(driver, name)} >= {numbers[name] * 1000 + 1000 if exceed else numbers[name]}"
     for name, value in texts.items():
         return f"{_attribute(driver, name)} == {json.dumps('something else' if exceed else value)}"
@@ -232,17 +234,17 @@ def _pairs(values: JSON) -> str:
 
 
 def _container_edits(spec: JSON) -> JSON:
-    """The parts of an OCI spec that devices add."""
+    """Return the parts of an OCI spec that devices add."""
     linux, process = spec.get("linux", {}), spec.get("process", {})
-    found = {
+    edits = {
         "env": process.get("env"),
         "additionalGids": process.get("user", {}).get("additionalGids"),
-        "devices": [_with_octal_mode(each) for each in linux.get("devices") or ()],
+        "devices": [_with_octal_mode(device) for device in linux.get("devices") or ()],
         "netDevices": linux.get("netDevices"),
         "mounts": spec.get("mounts"),
         "hooks": spec.get("hooks"),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in edits.items() if value}
 
 
 def _with_octal_mode(device: JSON) -> JSON:
@@ -250,7 +252,7 @@ def _with_octal_mode(device: JSON) -> JSON:
 
 
 def _prepared_device(device: Any) -> JSON:
-    """A device of the prepare answer, with the field names of the .proto file."""
+    """Return a device of the prepare answer, with the field names of the .proto file."""
     answer = {
         "request_names": list(device.requests),
         "pool_name": device.pool,

@@ -83,7 +83,7 @@ def _overlay(settings: Settings) -> Overlay | None:
 def _pools_and_slices(
     driver: Driver, node: Node, overlay: Overlay | None
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
-    """The pools and their slices. The driver's pools are validated before the overlay changes them."""
+    """Return the pools and their slices. The driver's pools are validated before the overlay changes them."""
     name = driver.info.name
     pools: Sequence[ResourcePool] = discover(driver, node)
     slices = list(resource_slices(pools, driver=name, node_name=node.name))
@@ -96,10 +96,10 @@ def _pools_and_slices(
 
 
 def _table(pools: Sequence[ResourcePool]) -> Iterator[list[str]]:
-    """The rows of the table, with attributes and capacity in as many lines as the width needs."""
+    """Yield the rows of the table, with attributes and capacity in as many lines as the width needs."""
     width = min(terminal_width() or MAX_WIDTH, MAX_WIDTH)
     names = [(pool.name, device.name) for pool in pools for device in pool.devices]
-    fixed = [max(map(len, (_HEADINGS[column], *(each[column] for each in names)))) for column in range(2)]
+    fixed = [max(map(len, (_HEADINGS[column], *(row[column] for row in names)))) for column in range(2)]
     left = max(width - sum(fixed) - 6, 2 * _NARROWEST)  # three gaps of two spaces
     for pool in pools:
         for device in pool.devices:
@@ -111,7 +111,7 @@ def _table(pools: Sequence[ResourcePool]) -> Iterator[list[str]]:
 
 def _attribute(value: object) -> object:
     if isinstance(value, (list, tuple)):
-        return ",".join(str(_attribute(each)) for each in value)
+        return ",".join(str(_attribute(element)) for element in value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

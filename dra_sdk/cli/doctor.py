@@ -62,20 +62,20 @@ def run(arguments: argparse.Namespace) -> int:
         if api is not None:
             api.close()
     if arguments.output == "json":
-        print(json.dumps([asdict(each) for each in findings], indent=2))
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
-    return 1 if any(each.status == "missing" for each in findings) else 0
+    return 1 if any(finding.status == "missing" for finding in findings) else 0
 
 
 def _driver_name(word: str, settings: Settings) -> str:
-    """The name in slices, also of an installed driver that is named as `dra-sdk run` takes it. DriverLoadError."""
-    is_installed = word in {each.name for each in iter_drivers()}
+    """Return the name in slices, also for a name of an installed driver, as `dra-sdk run` takes it. DriverLoadError."""
+    is_installed = word in {driver.name for driver in iter_drivers()}
     return load_driver(word, settings.driver).info.name if is_installed else word
 
 
 def _client(settings: Settings) -> KubeClient | None:
-    """A client, or None if no credentials are found; SettingsError if those that were named are unusable."""
+    """Return a client, None if no credentials exist; SettingsError if those that were named are unusable."""
     try:
         return KubeClient.connect(settings.kubeconfig, agent="dra-sdk-doctor")
     except SettingsError:
@@ -85,9 +85,9 @@ def _client(settings: Settings) -> KubeClient | None:
 
 
 def _print(findings: list[Finding]) -> None:
-    for each in findings:
-        print(printable(f"{each.status:8}{each.subject}: {each.found}"))
-        if each.remedy:
-            print(printable(f"{'':8}→ {each.remedy}"))
-    missing, unknown = (sum(each.status == status for each in findings) for status in ("missing", "unknown"))
+    for finding in findings:
+        print(printable(f"{finding.status:8}{finding.subject}: {finding.found}"))
+        if finding.remedy:
+            print(printable(f"{'':8}→ {finding.remedy}"))
+    missing, unknown = (sum(finding.status == status for finding in findings) for status in ("missing", "unknown"))
     print(f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here")

@@ -56,7 +56,7 @@ def run(name: str, arguments: argparse.Namespace) -> int:
             held = [state.held(boot_id) for state in states]
             lines = top(driver, Node(settings.node_name, root), held)
             if arguments.output == "json":
-                devices = [{"claim": f"{each.namespace}/{each.name}", "devices": _devices(each)} for each in held]
+                devices = [{"claim": f"{claim.namespace}/{claim.name}", "devices": _devices(claim)} for claim in held]
                 print(json.dumps({"driver": driver.info.name, "lines": lines, "claims": devices}, indent=2))
                 lines = []
             elif arguments.interval and sys.stdout.isatty():
@@ -70,4 +70,4 @@ def run(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _devices(claim: HeldClaim) -> list[dict[str, str]]:
-    return [{"request": each.request, "pool": each.pool, "device": each.name} for each in claim.devices]
+    return [{"request": device.request, "pool": device.pool, "device": device.name} for device in claim.devices]

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise DraError(f"driver {info.name} takes no configuration, so it has no schema")
         print(json.dumps(json_schema(info.configs, f"Opaque configuration of {info.name}"), indent=2))
         return 0
-    rows = [_row(found) for found in iter_drivers()]
+    rows = [_row(driver) for driver in iter_drivers()]
     if arguments.output == "json":
         print(json.dumps([_as_json(row) for row in rows], indent=2))
     else:
@@ -66,11 +66,17 @@ def _as_json(row: tuple[bool, str, str, str, str]) -> dict[str, object]:
     return {"name": name, "driver": driver if loads else None, "from": source, **about}
 
 
-def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:
+def _row(entry_point: EntryPoint) -> tuple[bool, str, str, str, str]:
     """Whether a driver loads, and its cells of the table."""
     try:
-        driver = load_driver(found.name)
+        driver = load_driver(entry_point.name)
     except (DriverLoadError, SettingsError) as error:
-        return False, found.name, "-", origin(found), f"does not load: {error}"
+        return False, entry_point.name, "-", origin(entry_point), f"does not load: {error}"
     hooks = [name for name in vars(DriverHooks) if name.startswith("dra_") and driver.implements(name)]
-    return True, found.name, driver.info.name, origin(found), " ".join(hook.removeprefix("dra_") for hook in hooks)
+    return (
+        True,
+        entry_point.name,
+        driver.info.name,
+        origin(entry_point),
+        " ".join(hook.removeprefix("dra_") for hook in hooks),
+    )

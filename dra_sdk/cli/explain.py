@@ -4,8 +4,8 @@ Schedules the pods and claims of files, or of a running cluster, as kube-schedul
 claims of a pod, or everything that is not placed: which devices pass which test on which nodes, and what the others
 have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
 first; each one was tried with the allocator. With --watch it follows the running cluster, explains again when the
-answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that make room
-for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
+answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that free
+devices for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def add_parser(commands: Commands) -> None:
     subject.add_argument(
         "--make-room",
         metavar="[NAMESPACE/]POD",
-        help="plan the fewest evictions, whatever the priorities, that make room for this pod",
+        help="plan the fewest evictions, of pods of any priority, that free devices for this pod",
     )
     parser.add_argument("--on", metavar="NODE", help="look only at this node")
     parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help=_OUTPUT)
@@ -68,16 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
             for scenario, _, outcome, _ in every:
                 if arguments.make_room:
                     return _make_room(scenario, outcome, arguments)
-                found = []
+                explanations = []
                 with phase("explaining") as explained:
-                    for each in _explanations(scenario, outcome, arguments):
-                        found.append(each)
-                        explained.count(len(found))
+                    for explanation in _explanations(scenario, outcome, arguments):
+                        explanations.append(explanation)
+                        explained.count(len(explanations))
                 if last is None:
                     _print_notes(scenario)
-                if found != last:
-                    _print(found, arguments.output)
-                last, satisfiable = found, all(each.satisfiable for each in found)
+                if explanations != last:
+                    _print(explanations, arguments.output)
+                last, satisfiable = explanations, all(explanation.satisfiable for explanation in explanations)
                 if satisfiable:
                     break
     except DraError as error:
@@ -130,14 +130,14 @@ def _explanations(
             yield explain_outcome(outcome, claim.claim, node)
 
 
-def _print(found: list[Explanation | PodExplanation], output: str) -> None:
+def _print(explanations: list[Explanation | PodExplanation], output: str) -> None:
     if output == "text":
-        lines = format_explanations(found) or "Every pod has a node, and every claim has its devices.\n"
+        lines = format_explanations(explanations) or "Every pod has a node, and every claim has its devices.\n"
         for line in lines.splitlines():
             print(printable(line))
         sys.stdout.flush()
     else:
-        _print_json([each.to_json() for each in found], output)
+        _print_json([explanation.to_json() for explanation in explanations], output)
 
 
 def _print_json(value: Any, output: str) -> None:

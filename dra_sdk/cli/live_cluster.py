@@ -114,13 +114,13 @@ class LiveCluster:
         self.namespace = DEFAULT_NAMESPACE
 
     def source(self) -> ObjectSource:
-        """The objects as they are now."""
+        """Return the objects as they are now."""
         objects = [
-            {"apiVersion": api_version, "kind": kind} | each
+            {"apiVersion": api_version, "kind": kind} | obj
             for kind, (api_version, path) in self.kinds.items()
-            for each in self._collections.items(path)
+            for obj in self._collections.items(path)
         ]
-        return ObjectSource(self._name, [Document(each) for each in objects], stored=True)
+        return ObjectSource(self._name, [Document(obj) for obj in objects], stored=True)
 
     def changes(self, timeout: float | None) -> Iterator[None]:
         """Yield after each change; end after `timeout` seconds. ApiError if the cluster cannot be followed any more."""
@@ -135,7 +135,7 @@ class LiveCluster:
 
 @contextmanager
 def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> Iterator[LiveCluster]:
-    """The cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
+    """Yield the cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
     from dra_sdk.kube.client import KubeClient  # noqa: PLC0415 (only for a running cluster)
     from dra_sdk.kube.collections import Collections  # noqa: PLC0415
     from dra_sdk.kube.login import find_source, namespace_of  # noqa: PLC0415
@@ -177,7 +177,7 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
 
 
 def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> SchedulingOutcome:
-    """The outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
+    """Return the outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
     namespace: str = arguments.namespace
     labels: LabelSelector = arguments.selector
     if not (namespace or labels):
@@ -185,8 +185,8 @@ def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> Sched
 
     def matches(key: ObjectKey, obj: dict[str, object] | None) -> bool:
         metadata = (obj or {}).get("metadata")
-        found = metadata.get("labels") if isinstance(metadata, dict) else None
-        return (not namespace or key[0] == namespace) and labels_match(labels, found)
+        given = metadata.get("labels") if isinstance(metadata, dict) else None
+        return (not namespace or key[0] == namespace) and labels_match(labels, given)
 
     def keeps_pod(pod: PodPlacement) -> bool:
         return matches(pod.pod, outcome.snapshot.pods_by_key.get(pod.pod))

@@ -74,7 +74,7 @@ def _without_help(given: list[str]) -> list[str]:
 
 
 def make_parser(arguments: list[str], prog: str = NAME, kind: type[Parser] = Parser) -> Parser:
-    """The parser for these arguments: with the command that they name, or with all; `run` does not import the others.
+    """Return the parser for these arguments: with the command that they name, or with all; `run` imports no other.
 
     An installed driver is a command too, if no other command has its name. `kind` is the class of all parsers.
     """
@@ -82,7 +82,7 @@ def make_parser(arguments: list[str], prog: str = NAME, kind: type[Parser] = Par
     parser.add_argument("--version", action="version", version=f"{NAME} {version(NAME)}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     first = arguments[0] if arguments else ""
-    if first not in COMMANDS and first in {each.name for each in iter_drivers()}:
+    if first not in COMMANDS and first in {driver.name for driver in iter_drivers()}:
         import_module("dra_sdk.cli.driver_top").add_parser(commands, first)
     else:
         for name in (first,) if first in COMMANDS else COMMANDS:

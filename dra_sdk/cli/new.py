@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def template_directory() -> Path:
-    """The template: in the installed package, or at the root of a checkout."""
+    """Return the template: in the installed package, or at the root of a checkout."""
     package = Path(str(files("dra_sdk")))
     for directory in (package / _TEMPLATE, package.parent / _TEMPLATE):
         if (directory / "cookiecutter.json").is_file():
@@ -104,7 +104,7 @@ def _answers(template: Path, given: Mapping[str, str], *, ask: bool) -> Answers:
 
 
 def _asked(prompt: str | Mapping[str, str], default: str) -> str:
-    """What the user types; an empty line, or the end of input, is the default."""
+    """Return what the user types; an empty line, or the end of input, is the default."""
     question = prompt
     if not isinstance(prompt, str):
         question = prompt["__prompt__"]
@@ -149,14 +149,14 @@ def _write(template: Path, answers: Answers, directory: Path) -> int:
 def _render(template: Path, answers: Answers, target: Path) -> int:
     """Render each file and its path; the number of files."""
     environment = _environment(template)
-    found = sorted(path for path in (template / _FOLDER).rglob("*") if path.is_file())
-    for path in found:
+    paths = sorted(path for path in (template / _FOLDER).rglob("*") if path.is_file())
+    for path in paths:
         name = path.relative_to(template).as_posix()
         parts = environment.from_string(name.partition("/")[2]).render(cookiecutter=answers)
         (target / parts).parent.mkdir(parents=True, exist_ok=True)
         text = environment.get_template(name).render(cookiecutter=answers)
         (target / parts).write_text(text, encoding="utf-8")
-    return len(found)
+    return len(paths)
 
 
 def _environment(template: Path) -> Environment:

@@ -28,7 +28,7 @@ _ELLIPSIS: Final = "…"
 
 
 def error_lines(error: DraError) -> list[str]:
-    """An error as lines for stderr: one for each problem of an object, and for each wrong setting."""
+    """Return an error as lines for stderr: one for each problem of an object, and for each wrong setting."""
     if isinstance(error, SettingsError):
         return [printable(f"dra-sdk: {problem}") for problem in error.problems]
     if not isinstance(error, InvalidObjectError):
@@ -38,11 +38,11 @@ def error_lines(error: DraError) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with control characters escaped."""
+    """Return the text on one line, with control characters escaped."""
     return (
         text
         if text.isprintable()
-        else "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+        else "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     )
 
 
@@ -62,7 +62,7 @@ class _PlainDumper(yaml.SafeDumper):
     """Repeats objects that occur more than once."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (signature of the base class)
-        """Always."""
+        """Return True."""
         return True
 
 
@@ -107,8 +107,8 @@ def print_table(
         cells = [_cell(cell, size) for cell, size in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         if color is not None and row is not headings:
-            colors = [color(*each) for each in zip(headings, row, strict=True)]
-            cells = [_colored(*each) for each in zip(cells, colors, strict=True)]
+            colors = [color(*pair) for pair in zip(headings, row, strict=True)]
+            cells = [_colored(*pair) for pair in zip(cells, colors, strict=True)]
         print(_GAP.join(cells).rstrip())
 
 
@@ -136,18 +136,18 @@ def _filled(words: Sequence[str], width: int) -> list[str]:
 
 
 def terminal_width() -> int | None:
-    """The number of columns of the terminal; None if stdout is not a terminal."""
+    """Return the number of columns of the terminal; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _fitted(widths: Sequence[int], headings: Sequence[str], width: int) -> list[int]:
-    found, minimum = list(widths), [max(_MIN_WIDTH, len(each)) for each in headings]
-    while sum(found) + len(_GAP) * (len(found) - 1) > width:
-        widest, column = max((each, column) for column, each in enumerate(found) if each >= minimum[column])
+    fitted, minimum = list(widths), [max(_MIN_WIDTH, len(heading)) for heading in headings]
+    while sum(fitted) + len(_GAP) * (len(fitted) - 1) > width:
+        widest, column = max((size, column) for column, size in enumerate(fitted) if size >= minimum[column])
         if widest <= minimum[column]:
             break
-        found[column] -= 1
-    return found
+        fitted[column] -= 1
+    return fitted
 
 
 def _cell(text: str, width: int) -> str:

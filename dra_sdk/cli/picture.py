@@ -40,11 +40,11 @@ def write_picture(
 
 
 def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -> dict[str, list[str]]:
-    """What the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
+    """Return what the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
 
     A driver that cannot draw claims which are only planned is left out, with a note on stderr.
     """
-    found: dict[str, list[str]] = {}
+    pictures: dict[str, list[str]] = {}
     for source in opened_drivers(arguments):
         driver = source.driver
         for node in source.nodes if driver.implements("dra_top") else ():
@@ -53,22 +53,22 @@ def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -
             except DraError as error:
                 print(printable(f"note: the picture has none of driver {source.name}: {error}"), file=sys.stderr)
             else:
-                found.setdefault(node, []).extend([*([""] if node in found else []), *lines])
-    return found
+                pictures.setdefault(node, []).extend([*([""] if node in pictures else []), *lines])
+    return pictures
 
 
 def planned_claims(snapshot: Snapshot, driver: str, node: str) -> list[HeldClaim]:
-    """The claims with devices of the driver's own pools of a node. They are not prepared, so no device has `data`."""
-    own = (each["spec"] for each in snapshot.slices if each["spec"]["driver"] == driver)
+    """Return the claims with devices of the driver's own pools of a node; not prepared, so no device has `data`."""
+    own = (published["spec"] for published in snapshot.slices if published["spec"]["driver"] == driver)
     pools = {spec["pool"]["name"] for spec in own if spec.get("nodeName") == node}
-    found = []
+    planned = []
     for claim in snapshot.claims:
         results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
-        devices = [_planned(each) for each in results if each["driver"] == driver and each["pool"] in pools]
+        devices = [_planned(result) for result in results if result["driver"] == driver and result["pool"] in pools]
         if devices:
             about = claim["metadata"]
-            found.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
-    return found
+            planned.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
+    return planned
 
 
 def _planned(result: JSON) -> HeldDevice:
@@ -84,7 +84,7 @@ def _planned(result: JSON) -> HeldDevice:
 
 
 def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
-    """What is not placed, with the reasons."""
+    """Yield what is not placed, with the reasons."""
     left = MAX_EXPLANATIONS
     for pod in outcome.unplaced:
         left -= 1
@@ -97,11 +97,13 @@ def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
 
 
 def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
-    found = [each for each in explain_pod_outcome(outcome, key).claims if not each.satisfiable]
-    return "\n".join(map(_explanation, found)) or outcome.pods_by_key[key].reason
+    unsatisfiable = [
+        explanation for explanation in explain_pod_outcome(outcome, key).claims if not explanation.satisfiable
+    ]
+    return "\n".join(map(_explanation, unsatisfiable)) or outcome.pods_by_key[key].reason
 
 
 def _explanation(explanation: Explanation) -> str:
-    """The reason without the claim's name, so that equal reasons can be grouped, and the smallest change that helps."""
+    """Return the reason without the claim's name, so that equal ones are grouped, and the smallest helpful change."""
     reason = explanation.summary.partition(" cannot be allocated")[2].lstrip(": ") or explanation.summary
     return f"{reason}\nWould help: {explanation.changes[0].text}" if explanation.changes else reason

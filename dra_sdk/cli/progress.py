@@ -13,7 +13,7 @@ from typing import Final, TextIO
 from dra_sdk.cli.output import printable
 
 FIRST_SECONDS: Final = 2.0
-"""What takes no longer than this is not told."""
+"""What takes no longer than this is not shown."""
 _INTERVAL: Final = 0.5
 _CLEAR_LINE: Final = "\r\033[K"
 
@@ -52,14 +52,14 @@ def phase(what: str, *, first: float = FIRST_SECONDS, stream: TextIO | None = No
     The line disappears when the block ends, so what is printed afterwards stands alone.
     """
     stream = stream or sys.stderr
-    found, ended = Phase(what), Event()
+    shown, ended = Phase(what), Event()
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield found
+        yield shown
         return
-    thread = Thread(target=_show, args=(found, ended, first, stream), daemon=True)
+    thread = Thread(target=_show, args=(shown, ended, first, stream), daemon=True)
     thread.start()
     try:
-        yield found
+        yield shown
     finally:
         ended.set()
         thread.join()

@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     last: SchedulingOutcome | None = None
     fits = True
     try:
-        with closing(outcomes(arguments)) as found:
-            for outcome in found:
+        with closing(outcomes(arguments)) as every:
+            for outcome in every:
                 if arguments.picture:
                     _draw(outcome.after, arguments)
                 chosen = selected(outcome.after, arguments)
@@ -103,8 +103,8 @@ def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, outpu
         return
     if output == "json":
         answer = simulation_json(before, after, None)
-        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
-        print(json.dumps(found, indent=2))
+        listed = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(listed, indent=2))
     elif output == "yaml":
         print(yaml_text(_objects(after)), end="")
     for line in change_lines(before, after):
@@ -125,8 +125,8 @@ def _print(outcome: Outcome, after: SchedulingOutcome, arguments: argparse.Names
     stream, separate = sys.stderr, True
     if arguments.output == "json":
         answer = simulation_json(before, after, waves)
-        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
-        print(json.dumps(found, indent=2))
+        listed = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(listed, indent=2))
     elif arguments.output == "yaml":
         print(yaml_text(_objects(after)), end="")
     else:
@@ -149,7 +149,7 @@ def _print(outcome: Outcome, after: SchedulingOutcome, arguments: argparse.Names
 
 
 def _objects(outcome: SchedulingOutcome) -> list[JSON]:
-    """The slices and the claims: all that `dra-sdk top` needs."""
+    """Return the slices and the claims: all that `dra-sdk top` needs."""
     return [*outcome.snapshot.slices, *outcome.snapshot.claims]
 
 
@@ -157,13 +157,13 @@ def _objects(outcome: SchedulingOutcome) -> list[JSON]:
 
 
 def placement_rows(outcome: SchedulingOutcome) -> list[list[str]]:
-    """A row for each device of each pod, or one for a pod or claim without devices; then the claims without a pod.
+    """Return a row for each device of each pod, or one for a pod or claim without devices; then claims without a pod.
 
     Pods that ran before and have no devices are left out.
     """
     used = {claim for pod in outcome.pods for claim in pod.claims}
-    found = [row for pod in outcome.pods for row in _pod_rows(pod, outcome)]
-    return found + [
+    rows = [row for pod in outcome.pods for row in _pod_rows(pod, outcome)]
+    return rows + [
         [_NO_POD, claim.node or _NONE, *cells]
         for claim in outcome.claims
         if claim.claim not in used
@@ -176,9 +176,9 @@ def _pod_rows(pod: PodPlacement, outcome: SchedulingOutcome) -> Iterator[list[st
     if pod.node is None:
         yield [name, _NONE, _NONE, _NONE, pod.reason]
         return
-    found = [cells for key in pod.claims for cells in _claim_cells(outcome.claims_by_key[key], key[1])]
-    yield from ([name, pod.node, *cells] for cells in found)
-    if pod.scheduled and not found:
+    rows = [cells for key in pod.claims for cells in _claim_cells(outcome.claims_by_key[key], key[1])]
+    yield from ([name, pod.node, *cells] for cells in rows)
+    if pod.scheduled and not rows:
         yield [name, pod.node, _NONE, _NONE, _NONE]
 
 
@@ -192,7 +192,7 @@ def _claim_cells(claim: ClaimOutcome, name: str) -> Iterator[list[str]]:
 
 
 def _device(result: JSON) -> str:
-    """A device of an allocation, with the consumed capacity, admin access and binding conditions."""
+    """Return a device of an allocation, with the consumed capacity, admin access and binding conditions."""
     name = f"{result['driver']}/{result['pool']}/{result['device']}"
     consumed = sorted((result.get("consumedCapacity") or {}).items())
     extras = [f"{key}={_shorter(value)}" for key, value in consumed if value != "0"]
@@ -204,13 +204,13 @@ def _device(result: JSON) -> str:
 
 
 def _shorter(amount: str) -> str:
-    """The amount with a binary or a decimal suffix: the API stores 4G of a capacity in Gi as 3906250Ki."""
+    """Return the amount with a binary or a decimal suffix: the API stores 4G of a capacity in Gi as 3906250Ki."""
     value = Quantity(amount).value
-    return min(amount, *(str(Quantity.of(value, binary=each)) for each in (True, False)), key=len)
+    return min(amount, *(str(Quantity.of(value, binary=binary)) for binary in (True, False)), key=len)
 
 
 def _summary(outcome: SchedulingOutcome) -> str:
-    """The last line."""
+    """Return the last line."""
     nodes = {pod.node for pod in outcome.pods if pod.node is not None} | {
         claim.node for claim in outcome.claims if claim.hypothetical and claim.node is not None
     }

@@ -42,9 +42,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="ACTION", help="repair or forget, and the claim's UID or the file's name or path"
     )
-    parser.add_argument(
-        "--yes", action="store_true", help="forget the claim; without it you are only told what it means"
-    )
+    parser.add_argument("--yes", action="store_true", help="forget the claim; without it, only print what that means")
     parser.add_argument(
         "-o", "--output", choices=("table", "json"), default="table", help="how the state is shown (default table)"
     )
@@ -67,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _repair(node, entry) if action == "repair" else _forget(node, entry, sure=arguments.yes)
     entries = list(node.entries())
     if arguments.output == "json":
-        found = {"driver": driver, "directory": str(data), "files": [node.as_json(each) for each in entries]}
-        print(json.dumps(found, indent=2))
+        shown = {"driver": driver, "directory": str(data), "files": [node.as_json(entry) for entry in entries]}
+        print(json.dumps(shown, indent=2))
     else:
         _show(node, entries)
-    return 1 if any(each.damage for each in entries) else 0
+    return 1 if any(entry.damage for entry in entries) else 0
 
 
 def _wrong_usage(arguments: argparse.Namespace) -> str:
@@ -84,24 +82,24 @@ def _wrong_usage(arguments: argparse.Namespace) -> str:
 
 
 def _driver_name(word: str, settings: Settings) -> str:
-    """The driver whose data directory is meant. It need not load, so that a broken driver's state can be repaired."""
+    """Return the driver whose data directory is meant. It need not load: a broken driver's state can be repaired."""
     if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
         return word
     try:
-        found = load_driver(word, settings.driver).info.name
+        name = load_driver(word, settings.driver).info.name
     except (DriverLoadError, SettingsError) as error:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
-    if not is_directory(settings.plugin_data(found)):
-        raise SettingsError(f"there is no directory {settings.plugin_data(found)}: driver {found} never ran here")
-    return found
+    if not is_directory(settings.plugin_data(name)):
+        raise SettingsError(f"there is no directory {settings.plugin_data(name)}: driver {name} never ran here")
+    return name
 
 
 def _flags(arguments: argparse.Namespace) -> list[str]:
-    """The settings given as flags, for the proposed commands."""
+    """Return the settings given as flags, for the proposed commands."""
     words = [] if arguments.config is None else ["--config", str(arguments.config)]
-    for each in SETTINGS:
-        if each.name in _NEEDED and (given := getattr(arguments, each.name)) is not None:
-            words += [each.flag, str(given)]
+    for setting in SETTINGS:
+        if setting.name in _NEEDED and (given := getattr(arguments, setting.name)) is not None:
+            words += [setting.flag, str(given)]
     return words
 
 
@@ -109,22 +107,24 @@ def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
     if not entries:
         print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
         return
-    rows = [[printable(cell) for cell in node.cells(each)] for each in entries]
+    rows = [[printable(cell) for cell in node.cells(entry)] for entry in entries]
     print_table(HEADINGS, rows, width=terminal_width())
-    for each in entries:
-        if each.damage:
-            _tell(["", each.damage.reason, *choices(node, each, each.damage)])
+    for entry in entries:
+        if entry.damage:
+            _tell(["", entry.damage.reason, *choices(node, entry, entry.damage)])
 
 
 def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
-    """The chosen state file. SettingsError with the existing ones if it is none or more than one of them."""
+    """Return the chosen state file. SettingsError with the existing ones if it is none or more than one of them."""
     known = list(entries)
-    found = [each for each in known if word in {each.id, each.path.name, str(each.path)} or safe_id(word) == each.id]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise SettingsError(f"{word} may be {' or '.join(str(each.path) for each in found)}; give the path")
-    names = ", ".join(each.path.name for each in known) or "none"
+    matches = [
+        entry for entry in known if word in {entry.id, entry.path.name, str(entry.path)} or safe_id(word) == entry.id
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise SettingsError(f"{word} may be {' or '.join(str(entry.path) for entry in matches)}; give the path")
+    names = ", ".join(entry.path.name for entry in known) or "none"
     raise SettingsError(f"there is no state file {word} under {data}; there are: {names}")
 
 

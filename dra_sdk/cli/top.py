@@ -41,7 +41,7 @@ from dra_sdk.wire.selectors import labels_match
 _NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
 """The settings for --here."""
 WATCH_SECONDS: Final = 2.0
-"""The pause of --watch for a source that tells nothing of its changes."""
+"""The pause of --watch for a source that does not report its changes."""
 _REPEATED: Final = ("interval", "watch")
 _COLORS: Final = {"in use": Color.BLUE, "shared": Color.BLUE, "free": Color.GREEN, "tainted": Color.RED}
 
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_source(arguments: argparse.Namespace) -> None:
     """SettingsError for more than one source, and for flags that do not go with the source."""
-    if STDIN in arguments.files and (repeated := [f"--{each}" for each in _REPEATED if getattr(arguments, each)]):
+    if STDIN in arguments.files and (repeated := [f"--{flag}" for flag in _REPEATED if getattr(arguments, flag)]):
         raise SettingsError(f"standard input can be read only once, so {repeated[0]} cannot be used with it")
     given = {
         "--here": arguments.here,
@@ -121,8 +121,8 @@ def _check_source(arguments: argparse.Namespace) -> None:
 def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> None:
     """Print the selected devices once."""
     every = device_usage(objects)
-    devices = [each for each in every if not arguments.driver or each.driver in arguments.driver]
-    chosen = [each for each in devices if _is_chosen(each, arguments, objects)]
+    devices = [device for device in every if not arguments.driver or device.driver in arguments.driver]
+    chosen = [device for device in devices if _is_chosen(device, arguments, objects)]
     if arguments.output == "json":
         print(json.dumps(usage_json(chosen), indent=2), flush=True)
         return
@@ -130,12 +130,12 @@ def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> No
         print(CLEAR, end="")
     if chosen:
         _print(chosen, all_partitions=arguments.all)
-        _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
+        _print_unknown(unknown_devices(objects, {device.driver for device in devices}), devices)
     elif devices:
-        _print_none(_selection(arguments), "those of", (each.place for each in devices))
+        _print_none(_selection(arguments), "those of", (device.place for device in devices))
     else:
         drivers = f"driver {', '.join(arguments.driver)}" if arguments.driver else "any driver"
-        _print_none(drivers, "devices of", (each.driver for each in every), here=arguments.here)
+        _print_none(drivers, "devices of", (device.driver for device in every), here=arguments.here)
     sys.stdout.flush()
 
 
@@ -147,8 +147,8 @@ def _is_chosen(device: DeviceUsage, arguments: argparse.Namespace, objects: Sequ
         return False
     if not arguments.selector:
         return True
-    nodes = (each["metadata"] for each in objects if each.get("kind") == "Node")
-    labels = next((each.get("labels") for each in nodes if each["name"] == device.node), None)
+    nodes = (obj["metadata"] for obj in objects if obj.get("kind") == "Node")
+    labels = next((metadata.get("labels") for metadata in nodes if metadata["name"] == device.node), None)
     return labels_match(arguments.selector, labels)
 
 
@@ -160,10 +160,10 @@ def _selection(arguments: argparse.Namespace) -> str:
 
 
 def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
-    """A table for each driver, with the columns that fit it."""
+    """Print a table for each driver, with the columns that fit it."""
     by_driver: dict[str, list[DeviceUsage]] = {}
-    for each in devices:
-        by_driver.setdefault(each.driver, []).append(each)
+    for device in devices:
+        by_driver.setdefault(device.driver, []).append(device)
     tables: dict[tuple[str, ...], list[list[str]]] = {}
     for some in by_driver.values():
         headings, rows = usage_table(some, all_partitions=all_partitions)
@@ -177,7 +177,7 @@ def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
 
 
 def _cell_color(heading: str, cell: str) -> Color | None:
-    """The colour of a cell on a terminal: states, and health other than `ok`."""
+    """Return the colour of a cell on a terminal: states, and health other than `ok`."""
     if heading == "HEALTH" and cell not in {"ok", NONE, ""}:
         return Color.RED if cell.startswith("unhealthy") else Color.YELLOW
     if heading != "STATE":
@@ -188,14 +188,14 @@ def _cell_color(heading: str, cell: str) -> Color | None:
 def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceUsage]) -> None:
     """Say that claims hold devices that no slice has, which is so if the two are of different nodes."""
     if unknown:
-        (device, claim), pools = unknown[0], ", ".join(sorted({each.pool for each in devices}))
+        (device, claim), pools = unknown[0], ", ".join(sorted({usage.pool for usage in devices}))
         said = f"{counted(len(unknown), 'device')} of claims in no slice, such as {device} of claim {claim}"
         print(printable(f"note: {said}; the slices have pools {pools}"), file=sys.stderr)
 
 
 def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
     """Say that there are no selected devices, and which others exist."""
-    existing = ", ".join(sorted({printable(each) for each in others}))
+    existing = ", ".join(sorted({printable(name) for name in others}))
     nothing = f"{', '.join(here)} finds nothing on this node" if here else "no slices exist; is a driver running?"
     print(f"no devices of {selection}; {f'there are {what} {existing}' if existing else nothing}", file=sys.stderr)
 
@@ -204,7 +204,7 @@ def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence
 
 
 def _readings(arguments: argparse.Namespace) -> Generator[list[Mapping[str, Any]], None, None]:
-    """The slices, claims and nodes: once, after each change, or again and again. To be closed."""
+    """Yield the slices, claims and nodes: once, after each change, or again and again. To be closed."""
     if not (arguments.here or arguments.files) and not arguments.interval:
         with opened_cluster(arguments, follow=arguments.watch) as cluster:
             yield _valid_objects([cluster.source()], cluster.version)
@@ -223,7 +223,7 @@ def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
         settings = read_settings(arguments)
         with opened_host_root(settings.host_root) as root:
             return [
-                each for driver in arguments.here for each in _node_objects(driver, replace(settings, host_root=root))
+                obj for driver in arguments.here for obj in _node_objects(driver, replace(settings, host_root=root))
             ]
     if arguments.files:
         return _valid_objects([read_file(name) for name in file_names(arguments.files)], f"1.{NEWEST}")
@@ -232,13 +232,13 @@ def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 
 def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
-    """The slices, claims and nodes; SnapshotReadError if an API server would refuse one."""
+    """Return the slices, claims and nodes; SnapshotReadError if an API server would refuse one."""
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
     return [*snapshot.slices, *snapshot.claims, *snapshot.nodes]
 
 
 def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
-    """What a driver finds on this node, with the taints that it remembers, and the claims in its state files."""
+    """Yield what a driver discovers here, with the taints that it remembers, and the claims in its state files."""
     loaded = load_driver(driver, settings.driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
     pools = discover(loaded, Node(settings.node_name, settings.host_root))
@@ -261,7 +261,7 @@ def _read_state(path: Path) -> bytes:
 
 
 def _claim(driver: str, claim: HeldClaim) -> Mapping[str, Any]:
-    """The claim as in its state file; only the API server knows its pods."""
+    """Return the claim as in its state file; only the API server knows its pods."""
     results = [
         {
             "driver": driver,

@@ -147,12 +147,12 @@ class _Validation:
 
     def check_rules(self, config: type[OpaqueConfig]) -> None:
         """Check the CEL rules of a configuration class; print a note about what the class refuses beyond them."""
-        found, (file, line) = compare(config), _source(config)
-        self.problems += len(found.errors)
-        self.findings += [Finding(file, line, config.kind, "", error) for error in found.errors]
-        if found.notices:
-            more = f" (and {len(found.notices) - 1} more)" if len(found.notices) > 1 else ""
-            print(printable(f"note: {found.notices[0]}{more}"), file=sys.stderr)
+        comparison, (file, line) = compare(config), _source(config)
+        self.problems += len(comparison.errors)
+        self.findings += [Finding(file, line, config.kind, "", error) for error in comparison.errors]
+        if comparison.notices:
+            more = f" (and {len(comparison.notices) - 1} more)" if len(comparison.notices) > 1 else ""
+            print(printable(f"note: {comparison.notices[0]}{more}"), file=sys.stderr)
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -188,34 +188,35 @@ class _Validation:
         wrong, unchecked = self.reviewer.problems(str(obj.get("kind")), obj) if isinstance(obj, dict) else ([], [])
         self.problems += len(problems) + len(wrong)
         self.objects.append((file, subject))
-        found = [(each.field, each.detail, "error") for each in problems]
-        found += [(name, text, "error") for name, text in wrong]
-        found += [("", each, "warning") for each in unchecked]
-        found += [(each.field, each.detail, "warning") for each in warnings]
-        found += [
-            (each.field, str(each).removeprefix(f"{each.field}: "), "warning") for each in dropped(obj, self.profile)
+        findings = [(problem.field, problem.detail, "error") for problem in problems]
+        findings += [(name, text, "error") for name, text in wrong]
+        findings += [("", warning, "warning") for warning in unchecked]
+        findings += [(problem.field, problem.detail, "warning") for problem in warnings]
+        findings += [
+            (problem.field, str(problem).removeprefix(f"{problem.field}: "), "warning")
+            for problem in dropped(obj, self.profile)
         ]
         lines = [
             Finding(file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level)
-            for name, text, level in found
+            for name, text, level in findings
         ]
-        self.findings += sorted(lines, key=lambda each: each.line)
+        self.findings += sorted(lines, key=lambda finding: finding.line)
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
-        """The problems for which the server refuses the object, and those in fields that it drops before."""
+        """Return the problems for which the server refuses the object, and those in fields that it drops before."""
         if isinstance(obj, dict) and not _is_resource(obj):
             return self._core_problems(obj), []
         if problem := version_problem(obj):
             return [problem], []
         compile_cel = cel_compiler(self.profile)
-        found = validate(obj, profile=self.profile, compile_cel=compile_cel)
+        refused = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):
-            return found, []
+            return refused, []
         kept = without_disabled(obj, None, self.profile)
-        problems = [each for each in found if each.type in DECODING]
+        problems = [problem for problem in refused if problem.type in DECODING]
         problems += validate(kept, profile=self.profile, compile_cel=compile_cel)
-        known = {(each.field, each.type) for each in problems}
-        return problems, [each for each in found if (each.field, each.type) not in known]
+        known = {(problem.field, problem.type) for problem in problems}
+        return problems, [problem for problem in refused if (problem.field, problem.type) not in known]
 
     def _is_ignored(self, obj: dict[str, Any]) -> bool:
         """Whether nothing is checked of an object: an ignored kind, or one that has nothing to do with devices."""
@@ -225,17 +226,17 @@ class _Validation:
         return not known or str(obj["kind"]) in self.ignore
 
     def _core_problems(self, obj: dict[str, Any]) -> list[Problem]:
-        """What is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
+        """Return what is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile)
         if is_core_kind(obj):
             return checked_core_object(obj, self.profile)[1]
-        found = list(unknown_kind_problems(obj, self.kinds))
-        self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)
-        return found
+        problems = list(unknown_kind_problems(obj, self.kinds))
+        self.not_understood += any(problem.type is ProblemType.NOT_SUPPORTED for problem in problems)
+        return problems
 
     def _with_namespace(self, obj: Any) -> Any:
-        """The object as `kubectl` sends it: in the namespace of `-n` unless it names another one."""
+        """Return the object as `kubectl` sends it: in the namespace of `-n` unless it names another one."""
         metadata = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(metadata, dict) or not (
             str(obj.get("kind")) in _NAMESPACED or kind_key(obj) in self.kinds.table
@@ -244,7 +245,7 @@ class _Validation:
         return obj | {"metadata": {"namespace": self.namespace} | metadata}
 
     def summary(self) -> str:
-        """The last line."""
+        """Return the last line."""
         parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
         parts.append(counted(self.problems, "problem"))
         if self.unreadable:
@@ -266,8 +267,8 @@ def _source(config: type[OpaqueConfig]) -> tuple[str, int]:
 
 def _labels(obj: Any) -> dict[str, str]:
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    found = metadata.get("labels") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels if isinstance(labels, dict) else {}
 
 
 def _is_resource(obj: dict[str, Any]) -> bool:

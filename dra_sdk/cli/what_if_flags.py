@@ -95,7 +95,7 @@ def add_wave_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
-    """The cluster after the changes, None without these flags. New nodes are like those of `original`. WhatIfError."""
+    """Return the cluster after the changes, None without these flags; new nodes as in `original`. WhatIfError."""
     flags = ("override", "add_node", "add_nodes", "taint", "lose", "drain", "lose_node")
     if not any(getattr(arguments, flag) for flag in flags):
         return None
@@ -118,9 +118,9 @@ def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.
 
 
 def overrides(original: Snapshot, arguments: argparse.Namespace) -> list[Snapshot]:
-    """The objects of each --override file."""
+    """Return the objects of each --override file."""
     kinds = read_kinds(arguments.workloads)
-    return [read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot for each in arguments.override]
+    return [read_snapshot([read_file(file)], original.profile, kinds=kinds).snapshot for file in arguments.override]
 
 
 def _node_and_model(text: str) -> tuple[str, str]:
@@ -148,10 +148,10 @@ def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
     key, _, value = key_and_value.partition("=")
     if not (where and equals and colon and key):
         raise argparse.ArgumentTypeError(f"{text!r} must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT")
-    found = {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
-    for problem in taint_problems(DeviceTaint.model_validate(found), "taint", ServerProfile.of(f"1.{NEWEST}")):
+    spec = {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+    for problem in taint_problems(DeviceTaint.model_validate(spec), "taint", ServerProfile.of(f"1.{NEWEST}")):
         raise argparse.ArgumentTypeError(f"{text!r}: {problem}")
-    return _device_selector(where), found
+    return _device_selector(where), spec
 
 
 def _device_selector(text: str) -> DeviceTaintSelector:

@@ -108,7 +108,7 @@ class Driver:
         for hook in hookspecs.WITHOUT_ANSWER:
             for impl in getattr(self._manager.hook, hook).get_hookimpls():
                 if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):
-                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so nobody would run it; let it return")
+                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so it would never run; let it return")
         try:
             info = self._manager.hook.dra_driver_info()
         except (Exception, SystemExit) as error:
@@ -132,15 +132,15 @@ class Driver:
         """Return the pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
         with self._running("dra_discover"), self.steps.hook("dra_discover"):
             answer: object = self._manager.hook.dra_discover(node=node)
-            found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
-        devices = [item for item in found or () if isinstance(item, Device)]
-        pools = [item for item in found or () if isinstance(item, ResourcePool)]
-        if found is not None and len(devices) == len(found):
+            items = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
+        devices = [item for item in items or () if isinstance(item, Device)]
+        pools = [item for item in items or () if isinstance(item, ResourcePool)]
+        if items is not None and len(devices) == len(items):
             return [ResourcePool(node.name, devices)]
-        if found is not None and len(pools) == len(found):
+        if items is not None and len(pools) == len(items):
             return pools
         raise HookError(
-            f"dra_discover of {self._name} returned {_described(answer, found)}; "
+            f"dra_discover of {self._name} returned {_described(answer, items)}; "
             f"want Device values only, or ResourcePool only"
         )
 
@@ -169,10 +169,10 @@ class Driver:
         with self._running("dra_top"):
             answer: object = self._manager.hook.dra_top(node=node, held=held)
         lines = list(self._iterated("dra_top", answer, "lines of text"))
-        found = [line for line in lines if isinstance(line, str)]
-        if len(found) < len(lines):
+        texts = [line for line in lines if isinstance(line, str)]
+        if len(texts) < len(lines):
             raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
-        return found
+        return texts
 
     def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
         """Return the values of `dra_metrics`. HookError."""
@@ -180,12 +180,12 @@ class Driver:
             with self._running("dra_metrics"):
                 answer: object = self._manager.hook.dra_metrics(node=node, held=held)
             values = list(self._iterated("dra_metrics", answer, "gauges"))
-        found = [value for value in values if isinstance(value, Gauge)]
-        if len(found) < len(values):
+        gauges = [value for value in values if isinstance(value, Gauge)]
+        if len(gauges) < len(values):
             raise HookError(f"dra_metrics of {self._name} yielded {_described(values, values)}; want Gauge values only")
-        if problem := gauges_problem(found):
+        if problem := gauges_problem(gauges):
             raise HookError(f"dra_metrics of {self._name}: {problem}")
-        return found
+        return gauges
 
     def watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Run `dra_watch` until it returns. HookError."""
@@ -282,10 +282,10 @@ class Driver:
         try:
             while True:
                 with self._running(hook):
-                    found = next(left, _NOTHING_LEFT)
-                if found is _NOTHING_LEFT:
+                    item = next(left, _NOTHING_LEFT)
+                if item is _NOTHING_LEFT:
                     return
-                yield found  # outside `_running`, because a GeneratorExit here comes from our caller
+                yield item  # outside `_running`, because a GeneratorExit here comes from our caller
         finally:
             if isinstance(answer, Generator):
                 with self._running(hook):
@@ -317,12 +317,12 @@ def _wraps(impl: pluggy.HookImpl) -> bool:
     return impl.wrapper or impl.hookwrapper
 
 
-def _described(answer: object, found: list[object] | None) -> str:
+def _described(answer: object, items: list[object] | None) -> str:
     """Return a short description of what a hook returned; a pool can have thousands of devices."""
     if isinstance(answer, Device | ResourcePool):
         return f"one {type(answer).__name__}, not a list of them"
     if isinstance(answer, Mapping):
         return f"a {type(answer).__name__}, not a list"
-    if found is None:
+    if items is None:
         return repr(answer)
-    return repr(sorted({type(item).__name__ for item in found}))
+    return repr(sorted({type(item).__name__ for item in items}))

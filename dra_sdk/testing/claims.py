@@ -35,7 +35,7 @@ class ClaimFactory(Protocol):
         match: str = "",
         distinct: str = "",
     ) -> FakeClaim:
-        """A claim with these requests."""
+        """Return a claim with these requests."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class FakeClaim:
         return replace(self, configs=(*self.configs, (config, requests)))
 
     def encoded(self, driver: str, default_class: str) -> JSON:
-        """The ResourceClaim."""
-        devices: JSON = {"requests": [_with_class(each, default_class) for each in self.requests]}
+        """Return the ResourceClaim."""
+        devices: JSON = {"requests": [_with_class(requested, default_class) for requested in self.requests]}
         if self.constraints:
             devices["constraints"] = list(self.constraints)
         if self.configs:
@@ -84,14 +84,14 @@ def claim(
     match: str = "",
     distinct: str = "",
 ) -> FakeClaim:
-    """A claim with these requests, by default with one called `device`. A string requests one device under this name.
+    """Return a claim with these requests, by default one called `device`. A string requests one device under this name.
 
     `match` is an attribute, with its domain, whose value all devices must share; `distinct` is one whose values must
     differ.
     """
     constraints = [{key: value} for key, value in (("matchAttribute", match), ("distinctAttribute", distinct)) if value]
     uid = str(uuid.uuid4())
-    requested = tuple(request(each) if isinstance(each, str) else each for each in requests or ("device",))
+    requested = tuple(request(asked) if isinstance(asked, str) else asked for asked in requests or ("device",))
     made = FakeClaim(requested, uid, name or f"claim-{uid[:8]}", namespace, tuple(constraints))
     return made if config is None else made.configured(config)
 
@@ -102,8 +102,11 @@ def request(name: str = "device", **options: Any) -> JSON:
 
 
 def first_of(name: str, *alternatives: JSON) -> JSON:
-    """A request for the first of these alternatives that can be allocated."""
-    return {"name": name, "firstAvailable": [{"name": each["name"], **each["exactly"]} for each in alternatives]}
+    """Return a request for the first of these alternatives that can be allocated."""
+    return {
+        "name": name,
+        "firstAvailable": [{"name": alternative["name"], **alternative["exactly"]} for alternative in alternatives],
+    }
 
 
 def devices(
@@ -116,7 +119,7 @@ def devices(
     admin_access: bool = False,
     device_class: str = "",
 ) -> JSON:
-    """What a request asks for.
+    """Return what a request asks for.
 
     where: CEL expressions that a device must match.
     count: number of devices; None for one.
@@ -142,7 +145,9 @@ def devices(
 def _with_class(request: JSON, default_class: str) -> JSON:
     if "exactly" in request:
         return {**request, "exactly": {"deviceClassName": default_class, **request["exactly"]}}
-    alternatives = [{"deviceClassName": default_class, **each} for each in request.get("firstAvailable", [])]
+    alternatives = [
+        {"deviceClassName": default_class, **alternative} for alternative in request.get("firstAvailable", [])
+    ]
     return {**request, "firstAvailable": alternatives}
 
 

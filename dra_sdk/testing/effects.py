@@ -86,13 +86,13 @@ class FakeEffects(SystemEffects):
         """Let the kernel return from all writes that hang: they take effect now. Nothing fails or hangs any more."""
         self.clear()
         hung, self._hung = self._hung, []
-        for each in hung:
-            with suppress(WriteError):  # nobody is left to whom the kernel could say so
-                self.written(each.write.path, each.write.text.strip())
-            each.released.set()
+        for hung_write in hung:
+            with suppress(WriteError):  # no process is left to which the kernel could report it
+                self.written(hung_write.write.path, hung_write.write.text.strip())
+            hung_write.released.set()
 
     def running_daemons(self) -> list[int]:
-        """The daemons of this node that run."""
+        """Return the daemons of this node that run."""
         return self.running(f"{_NODE}={self.root}")
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
@@ -114,7 +114,7 @@ class FakeEffects(SystemEffects):
 
     def pending(self) -> list[PendingWrite]:
         """See `NodeEffects.pending`."""
-        return [each.write for each in self._hung]
+        return [hung.write for hung in self._hung]
 
     def is_mount(self, path: Path) -> bool:
         """See `NodeEffects.is_mount`."""
@@ -145,7 +145,7 @@ class FakeEffects(SystemEffects):
         return pid
 
     def bind(self, path: Path, address: str) -> None:
-        """What the kernel does when an address is written to the file `bind` of a PCI driver."""
+        """Do what the kernel does when an address is written to the file `bind` of a PCI driver."""
         device, driver = self.root / "sys/bus/pci/devices" / address, path.parent.name
         refused = f"cannot write {address!r} to {path}"
         if not device.exists():
@@ -162,7 +162,7 @@ class FakeEffects(SystemEffects):
         (device / "driver").symlink_to(os.path.relpath(path.parent, device.resolve()))
 
     def unbind(self, path: Path, address: str) -> None:
-        """What the kernel does when an address is written to the file `unbind` of a PCI driver."""
+        """Do what the kernel does when an address is written to the file `unbind` of a PCI driver."""
         device = self.root / "sys/bus/pci/devices" / address
         if link_target_name(device / "driver") != path.parent.name:
             raise WriteError(f"cannot write {address!r} to {path}: No such device")
@@ -170,12 +170,14 @@ class FakeEffects(SystemEffects):
         if not is_vfio_driver(path.parent.name):
             return
         group = self.group_node(device)
-        others = (each for each in device.parent.iterdir() if is_vfio_driver(link_target_name(each / "driver")))
-        if not any(self.group_node(each) == group for each in others):
+        others = (
+            function for function in device.parent.iterdir() if is_vfio_driver(link_target_name(function / "driver"))
+        )
+        if not any(self.group_node(function) == group for function in others):
             group.unlink(missing_ok=True)
 
     def group_node(self, device: Path) -> Path:
-        """The device node of a function's IOMMU group."""
+        """Return the device node of a function's IOMMU group."""
         return self.root / "dev/vfio" / (device / "iommu_group").readlink().name
 
     def _enter(self, call: str, error: Exception) -> bool:
@@ -205,14 +207,14 @@ class FakeEffects(SystemEffects):
     def _load(self, module: str, driver_name: str) -> None:
         driver = self.root / "sys/bus/pci/drivers" / driver_name
         driver.mkdir(parents=True, exist_ok=True)
-        for each in ("bind", "unbind"):
-            (driver / each).touch()
+        for name in ("bind", "unbind"):
+            (driver / name).touch()
         listed = self.root / "sys/module" / module.replace("-", "_") / "drivers" / f"pci:{driver_name}"
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.symlink_to(driver)
 
     def written(self, path: Path, text: str) -> None:
-        """What the kernel does with a text that is written to a file. Override it for files of a driver of your own."""
+        """Do what the kernel does with a text that is written to a file. Override it for files of your own driver."""
         name = path.name
         if name == "driver_override":
             path.write_text(f"{text or '(null)'}\n", encoding="utf-8")
@@ -230,15 +232,15 @@ class FakeEffects(SystemEffects):
 
 
 def _plain(command: Command) -> Command:
-    """The command without the mount namespace around it, and without a root directory that has no shell."""
+    """Return the command without the mount namespace around it, and without a root directory that has no shell."""
     argv = list(command.argv)
     if argv[0] == "unshare":
         argv = argv[argv.index("--") + 1 :]
     if argv[0] == "chroot" and file_below(root := Path(argv[1]), Path("bin/sh")) is None:
-        found = file_below(root, Path(argv[2])) if "/" in argv[2] else find_program(root, argv[2])
-        if found is None:
+        program = file_below(root, Path(argv[2])) if "/" in argv[2] else find_program(root, argv[2])
+        if program is None:
             raise CommandError(f"{command}: the node has no program {argv[2]} (FakeNode.file writes a script)")
-        argv = [str(found), *argv[3:]]
+        argv = [str(program), *argv[3:]]
     return replace(command, argv=argv)
 
 

@@ -167,7 +167,7 @@ class DriverHarness:
         return {name: device for (_, name), device in self._published().items()}
 
     def slices(self) -> list[JSON]:
-        """The ResourceSlices, as the API server of this cluster stores them."""
+        """Return the ResourceSlices, as the API server of this cluster stores them."""
         return self.cluster.slices(self.discover())
 
     def assert_publishable(self, *versions: str) -> None:
@@ -191,13 +191,13 @@ class DriverHarness:
         return WatchingHealth(self.driver, self.node.node)
 
     def health(self) -> dict[str, DeviceHealth]:
-        """The first report of `dra_device_health`: the health of each device by its name."""
+        """Return the first report of `dra_device_health`: the health of each device by its name."""
         with self.watching_health() as running:
             running.wait_reported()
             return running.devices
 
     def metrics(self) -> list[Gauge]:
-        """The values of `dra_metrics` now."""
+        """Return the values of `dra_metrics` now."""
         return self.driver.metrics(self.node.node, self.held)
 
     # -- claims
@@ -207,12 +207,12 @@ class DriverHarness:
         self.cluster.add_class(name, selectors, config)
 
     def allocate(self, claim: FakeClaim | JSON) -> JSON:
-        """The ResourceClaim with the devices that the scheduler chooses; other allocated claims keep theirs.
+        """Return the ResourceClaim with the devices that the scheduler chooses; other allocated claims keep theirs.
 
         InvalidObjectError if the API server would refuse the claim; NotAllocatedError if there are no devices for it.
         """
-        found = claim.encoded(self.info.name, self.info.name) if isinstance(claim, FakeClaim) else claim
-        return self.cluster.allocate(found, self.discover())
+        requested = claim.encoded(self.info.name, self.info.name) if isinstance(claim, FakeClaim) else claim
+        return self.cluster.allocate(requested, self.discover())
 
     def prepare(
         self,
@@ -226,8 +226,8 @@ class DriverHarness:
         `containers` has for each container of the pod the requests that it uses; by default one container uses all.
         `pod` is the pod's name, by default that of the claim.
         """
-        found = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
-        ref = _ref(found)
+        allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
+        ref = _ref(allocated)
         devices = tuple(self._preparer.prepare(ref))
         if self._runtime:
             self._runtime.synchronize_soon()
@@ -238,10 +238,10 @@ class DriverHarness:
 
     def unprepare(self, claim: FakeClaim | JSON | PreparedClaim) -> None:
         """Unprepare the claim, which needs only its name and UID, and free its devices for other claims."""
-        found = claim.claim if isinstance(claim, PreparedClaim) else claim
-        if isinstance(found, FakeClaim):
-            found = found.encoded(self.info.name, self.info.name)
-        ref = _ref(found)
+        obj = claim.claim if isinstance(claim, PreparedClaim) else claim
+        if isinstance(obj, FakeClaim):
+            obj = obj.encoded(self.info.name, self.info.name)
+        ref = _ref(obj)
         self._preparer.unprepare(ref)
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
@@ -253,7 +253,7 @@ class DriverHarness:
         return self._preparer.held()
 
     def leftovers(self) -> list[str]:
-        """The SDK's files on the node: state, CDI specs, metadata. There are none after every claim is unprepared."""
+        """Return the SDK's files on the node: state, CDI specs, metadata; none after every claim is unprepared."""
         folders = (self.data, self.node.cdi_dir)
         return sorted(str(path) for folder in folders for path in folder.rglob("*") if path.is_file())
 
@@ -267,7 +267,7 @@ class DriverHarness:
 
     @contextmanager
     def nri(self, version: str = "0.12.1", *, request_timeout: float = 20.0) -> Iterator[FakeRuntime]:
-        """A container runtime with this version of NRI, to which the driver is connected, for a `with` block.
+        """Yield a container runtime with this version of NRI, to which the driver is connected.
 
         In the block `prepare` and `unprepare` return when containers have what `dra_synchronize` wants then. A hook
         has half of `request_timeout` seconds, as on a node, where runtimes wait 2 s.
@@ -292,7 +292,7 @@ class DriverHarness:
         runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, options, report=preparer.report))
 
     def _reserved(self, claim: JSON, pod: str) -> JSON:
-        """The claim, reserved for a pod."""
+        """Return the claim, reserved for a pod."""
         metadata, status = claim["metadata"], claim["status"]
         name = pod or metadata["name"]
         consumer = {"resource": "pods", "name": name, "uid": pod_uid(metadata["namespace"], name)}
@@ -321,17 +321,17 @@ class DriverHarness:
         return self._devices or {}
 
     def _fetch(self, ref: ClaimRef, _deadline: Deadline) -> JSON:
-        found = self.cluster.claims.get(ref.uid)
-        if found is None:
+        claim = self.cluster.claims.get(ref.uid)
+        if claim is None:
             raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
-        return found
+        return claim
 
     def _cdi_spec(self, ref: ClaimRef) -> JSON | None:
         path = CdiSpecs(self.node.cdi_dir, self.info.cdi_kind, self.info.name).path(ref.uid)
-        found = [each for each in CdiDirectories([self.node.cdi_dir]).load().specs if each.path == path]
-        if path.exists() and not found:
+        specs = [spec for spec in CdiDirectories([self.node.cdi_dir]).load().specs if spec.path == path]
+        if path.exists() and not specs:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
-        return found[0].content if found else None
+        return specs[0].content if specs else None
 
 
 class DriverFactory(Protocol):

@@ -32,7 +32,7 @@ def power() -> FakeMachine:
 
 
 def arm() -> FakeMachine:
-    """An ARM server: one thread in each core, clusters of four cores, L3 caches without ids, no SMT control."""
+    """Return an ARM server: one thread in each core, clusters of four cores, L3 caches without ids, no SMT control."""
     machine = regular_machine(numa_nodes=2, cores=8, l3_caches=2, threads=1)
     clustered = machine.changed(lambda cpu: replace(cpu, cluster=cpu.core // 4, die=None, capacity=1024))
     return replace(clustered, l3_ids=False, smt_control="notimplemented")

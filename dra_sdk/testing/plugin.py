@@ -26,7 +26,7 @@ from dra_sdk.testing.node import FakeNode
 
 @pytest.fixture
 def dra_node(tmp_path: Path) -> FakeNode:
-    """An empty node below `tmp_path / "node"`; `file`, `link`, `device_node` and `machine` add hardware."""
+    """Return an empty node below `tmp_path / "node"`; `file`, `link`, `device_node` and `machine` add hardware."""
     return FakeNode(tmp_path / "node")
 
 
@@ -38,5 +38,5 @@ def dra_driver(dra_node: FakeNode) -> DriverFactory:
 
 @pytest.fixture
 def dra_claim() -> ClaimFactory:
-    """Makes claims; see `dra_sdk.testing.claims.claim`."""
+    """Return `dra_sdk.testing.claims.claim`, which makes claims."""
     return claim

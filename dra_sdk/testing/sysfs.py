@@ -110,11 +110,11 @@ class FakeMachine:
     pci: tuple[FakePci, ...] = ()
 
     def offlined(self, *cpus: int) -> FakeMachine:
-        """The same machine with these CPUs offline."""
+        """Return the same machine with these CPUs offline."""
         return self.changed(lambda cpu: replace(cpu, online=cpu.online and cpu.id not in cpus))
 
     def changed(self, change: Callable[[FakeCpu], FakeCpu]) -> FakeMachine:
-        """The same machine with `change` applied to each CPU."""
+        """Return the same machine with `change` applied to each CPU."""
         return replace(self, cpus=tuple(map(change, self.cpus)))
 
     def write(self, root: Path) -> Host:
@@ -136,7 +136,7 @@ def regular_machine(
     numbering: Numbering = "far",
     unique_core_ids: bool = False,
 ) -> FakeMachine:
-    """A machine with equal parts: `numa_nodes` per socket, `l3_caches` (0 for none) and `cores` per NUMA node.
+    """Return a machine with equal parts: `numa_nodes` per socket, `l3_caches` (0: none) and `cores` per NUMA node.
 
     Core IDs start at 0 in every socket, as on real machines, unless `unique_core_ids`. Raises ValueError if the cores
     of a NUMA node cannot be distributed evenly over its caches.
@@ -165,7 +165,7 @@ def regular_machine(
 
 
 def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) -> FakeMachine:
-    """A hybrid x86: first `p_cores` with two threads each, then `e_cores` with one, in clusters, with one L3 cache."""
+    """Return a hybrid x86: `p_cores` with two threads each, then `e_cores` with one, in clusters, with one L3 cache."""
     performance = regular_machine(cores=p_cores, numbering="near").cpus
     efficiency = [
         FakeCpu(id=2 * p_cores + n, core=p_cores + n, core_id=p_cores + n, die=0, atom=True) for n in range(e_cores)
@@ -186,7 +186,7 @@ class _Writer:
             file.write(f"{content}\n")
 
     def link(self, path: str, target: str) -> None:
-        """A relative link from `path` to `target`, both below `root`, as in sysfs."""
+        """Make a relative link from `path` to `target`, both below `root`, as in sysfs."""
         parent = self._parent(path)
         (parent / path.rpartition("/")[2]).symlink_to(os.path.relpath(target, path.rpartition("/")[0]))
 
@@ -311,7 +311,7 @@ def _write_pci(machine: FakeMachine, writer: _Writer) -> None:
 
 
 def _nodes_of_root(machine: FakeMachine, root: str) -> set[int]:
-    """The NUMA nodes of the functions below `root`; all nodes if no function has one."""
+    """Return the NUMA nodes of the functions below `root`; all nodes if no function has one."""
     nodes = {function.numa_node for function in machine.pci if function.root == root} - {-1}
     return nodes or {cpu.numa_node for cpu in machine.cpus}
 
@@ -338,6 +338,6 @@ def _write_function(writer: _Writer, function: FakePci, base: str) -> None:
 
 
 def _modalias(function: FakePci) -> str:
-    """The name by which the kernel finds a module for a function: see `file2alias.c` of the kernel."""
+    """Return the name by which the kernel finds a module for a function: see `file2alias.c` of the kernel."""
     code, vendor = f"{function.class_code:06X}", f"{function.vendor:08X}"
     return f"pci:v{vendor}d{function.device:08X}sv{vendor}sd00000000bc{code[:2]}sc{code[2:4]}i{code[4:]}"

@@ -93,12 +93,12 @@ class _RunningHook(ABC):
 class Watching(_RunningHook):
     """`dra_watch` while it runs, and discovery whenever it calls `changed()`. `DriverHarness.watching` makes it.
 
-    `found` is given the pools of each discovery.
+    `discovered` is called with the pools of each discovery.
     """
 
-    def __init__(self, driver: Driver, node: Node, found: Callable[[Sequence[ResourcePool]], None]) -> None:
+    def __init__(self, driver: Driver, node: Node, discovered: Callable[[Sequence[ResourcePool]], None]) -> None:
         super().__init__(driver, "dra_watch")
-        self._found = found
+        self._discovered = discovered
         self._pools: Sequence[ResourcePool] | None = None
         self._known: Sequence[ResourcePool] | None = None
         self._discovery = _CountingDiscovery(driver, node, self._publish, watch_ended=self._ended)
@@ -143,7 +143,7 @@ class Watching(_RunningHook):
     def _publish(self, pools: Sequence[ResourcePool]) -> None:
         with self._happened:
             self._pools = pools
-            self._found(pools)
+            self._discovered(pools)
             self._happened.notify_all()
 
 
@@ -177,7 +177,7 @@ class WatchingHealth(_RunningHook):
     @property
     def devices(self) -> dict[str, DeviceHealth]:
         """The latest health of each device by its name; without states that are older than their `timeout`."""
-        return {each.device: each for each in self._feed.snapshot()}
+        return {health.device: health for health in self._feed.snapshot()}
 
     def wait(self, device: str, status: HealthStatus, seconds: float = LIMIT) -> DeviceHealth:
         """Wait until a device has a status; its health. A device that no report mentions is Unknown.
@@ -203,7 +203,7 @@ class WatchingHealth(_RunningHook):
 
 
 class _CountingFeed(HealthFeed):
-    """The node's feed, which counts reports and tells who waits for them."""
+    """The node's feed, which counts reports and wakes those who wait for them."""
 
     def __init__(self, driver: str, pool: str, happened: Condition) -> None:
         super().__init__(driver, pool)

@@ -95,7 +95,7 @@ def test_waves_show_what_moves(run):
     assert result.status == 1
     assert lines[0] == "Wave 1 of 2: drain gpu-a"
     assert lines[1].startswith("  pod notebook: gpu-a with gpus ")
-    assert "Not enough room in waves 1, 2." in lines
+    assert "A pod is left without a node in waves 1, 2." in lines
     assert "What changes in the end:" in lines
     assert not any(line.startswith("POD") for line in lines)
     waves = json.loads(run("simulate", "--waves", "1", "-o", "json").out)["simulation"]["waves"]
@@ -138,7 +138,7 @@ def test_a_node_in_waves_that_does_not_exist(run):
 def test_a_plan_for_a_pod(run):
     result = run("explain", "--make-room", "train")
     assert result.status == 0
-    assert result.out.startswith("To make room for pod train (priority 1000) on gpu-a, evict 1 pod:\n  notebook (")
+    assert result.out.startswith("To place pod train (priority 1000) on gpu-a, evict 1 pod:\n  notebook (")
     found = json.loads(run("explain", "--make-room", "default/train", "-o", "json").out)
     assert (found["node"], found["fewest"]) == ("gpu-a", True)
     (eviction,) = found["evictions"]
@@ -149,7 +149,7 @@ def test_a_plan_for_a_pod(run):
 
 def test_a_plan_after_a_change(run):
     assert run("explain", "--make-room", "train", "--add-node", "gpu-c=gpu-a").out == (
-        "There is room for pod train (priority 1000) already, on gpu-c.\n"
+        "No eviction is needed: pod train (priority 1000) fits on gpu-c.\n"
     )
     lost = run("explain", "--make-room", "train", "--lose-node", "gpu-a")
     assert "on gpu-b, evict 1 pod:\n  serve (priority 1000, no controller)" in lost.out
@@ -174,7 +174,7 @@ def test_what_a_plan_warns_of():
         PlannedEviction(("team", "bare"), 9, "", ("d/p/g",), violates=False),
     )
     assert plan_lines(EvictionPlan(("default", "p"), 7, "a", evictions, False, 12, ())) == [
-        "To make room for pod p (priority 7) on a, evict 2 pods:",
+        "To place pod p (priority 7) on a, evict 2 pods:",
         "  rival (priority 7, ReplicaSet web) (violates a PodDisruptionBudget)",
         "  team/bare (priority 9, no controller): d/p/g",
         "The search ended at its limit, after 12 trials: fewer evictions may do.",

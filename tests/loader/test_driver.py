@@ -263,7 +263,7 @@ def test_a_hook_that_yields_where_nobody_would_run_it_is_refused(hook: str) -> N
     def yields(self: Any) -> Iterator[None]:
         yield
 
-    with pytest.raises(DriverLoadError, match=f"hook {hook} yields, so nobody would run it"):
+    with pytest.raises(DriverLoadError, match=f"hook {hook} yields, so it would never run"):
         Driver.of(type("Yields", (Lamp,), {hook: yields})())
 
 

@@ -284,10 +284,10 @@ class _Connection:
     def _answered(self, service: int, frame: Frame) -> NriCall | None:
         response = ttrpc.Response.FromString(frame.data)
         with self._lock:
-            found = self._open.pop((service, frame.stream), None)
-        if found is None:
+            opened = self._open.pop((service, frame.stream), None)
+        if opened is None:
             return None
-        method, request, began = found
+        method, request, began = opened
         status = response.status
         call = NriCall(method, request, response.payload, status.code, status.message, began, monotonic())
         self._wire.answered(call)
