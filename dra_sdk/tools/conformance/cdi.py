@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ _EMPTY_CONTAINER: Final = {"ociVersion": "1.2.1"}
 
 
 @dataclass(frozen=True)
-class ContainerEdits:
+class InjectedEdits:
     """What CDI devices add to a container.
 
     env: names of environment variables.
@@ -31,7 +32,7 @@ class ContainerEdits:
     hooks: int
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> ContainerEdits:
+    def of(cls, spec: Mapping[str, Any]) -> InjectedEdits:
         """From the OCI spec of a container that was empty before."""
         env = tuple(variable.partition("=")[0] for variable in (spec.get("process") or {}).get("env") or ())
         linux = spec.get("linux") or {}
@@ -78,10 +79,8 @@ class CdiView:
         """Return the spec files with their contents."""
         contents: dict[Path, bytes] = {}
         for path in self.paths():
-            try:
+            with suppress(FileNotFoundError):  # removed after it was listed
                 contents[path] = path.read_bytes()
-            except FileNotFoundError:
-                continue  # removed after it was listed
         return contents
 
     def load(self) -> CdiSnapshot:

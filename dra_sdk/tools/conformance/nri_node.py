@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -133,6 +133,11 @@ class NriNode:
         """End the driver with SIGKILL; the containers go on."""
         self._driver.kill()
         wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
+
+    def restart_driver(self) -> None:
+        """End the driver with SIGKILL, and start it again."""
+        self.kill_driver()
+        self.connect()
 
     def reconnected(self) -> bool:
         """Whether the plugin is synchronized again, within the time for it."""
@@ -314,11 +319,9 @@ class NriNode:
 def _wait_closed(plugin: socket.socket, seconds: float) -> None:
     """Read until the plugin closes the connection, or for so long."""
     plugin.settimeout(seconds)
-    try:
+    with suppress(OSError):  # it has not closed it in time, or with an error
         while plugin.recv(_READ):
             continue
-    except OSError:
-        return  # it has not closed it in time, or with an error
 
 
 @contextmanager

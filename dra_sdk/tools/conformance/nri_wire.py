@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from itertools import count, cycle
 from pathlib import Path
 from threading import Lock, Thread
@@ -191,10 +192,8 @@ class _Connection:
         for future in list(self._own.values()):
             future.cancel()
         for side in (self._plugin, self._runtime):
-            try:
+            with suppress(OSError):  # closed by the other side
                 side.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # closed by the other side
 
     def join(self) -> None:
         for thread in self._threads:

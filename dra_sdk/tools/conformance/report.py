@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -51,8 +51,8 @@ class Report:
 
     def count(self, status: Status, severity: Severity | None = None) -> int:
         """How many checks have this status."""
-        counts = Counter((result.status, result.check.severity) for result in self.results)
-        return sum(number for (one, two), number in counts.items() if one is status and severity in {None, two})
+        wanted = set(Severity) if severity is None else {severity}
+        return sum(result.status is status and result.check.severity in wanted for result in self.results)
 
     def score(self, severity: Severity) -> str:
         """Return passed checks of those that passed or failed, such as `60/61`."""
@@ -204,17 +204,10 @@ def junit_document(report: Report) -> str:
     the driver does not conform.
     """
     root = ET.Element("testsuites", name="dra-sdk conformance", time=f"{report.seconds:.3f}")
-    for level, results in _by_level(report.results).items():
-        root.append(_suite(level, results, report))
+    for level, results in groupby(report.results, lambda result: result.check.level):
+        root.append(_suite(level, list(results), report))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _by_level(results: Iterable[Result]) -> dict[str, list[Result]]:
-    levels: dict[str, list[Result]] = {}
-    for result in results:
-        levels.setdefault(result.check.level, []).append(result)
-    return levels
 
 
 def _suite(level: str, results: Sequence[Result], report: Report) -> ET.Element:

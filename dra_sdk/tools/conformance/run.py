@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +14,14 @@ from dra_sdk.tools.conformance.cdi import CdiView
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.claims import Claims, TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest, Instance
-from dra_sdk.tools.conformance.environment import ApiServer, Environment
+from dra_sdk.tools.conformance.environment import KitClient, NodeEnvironment
 from dra_sdk.tools.conformance.nri_node import NEWEST, NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse
 
+UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
+"""A message with field 1023, length-delimited."""
 SETTLED: Final = 0.3
 """Slices that have not changed for so many seconds are settled."""
 _INTERVAL: Final = 0.1
@@ -44,8 +47,8 @@ class Run:
     nri: NriNode | None = None
 
     def __post_init__(self) -> None:
-        self.environment: Environment = self.driver.environment
-        self.api: ApiServer = self.environment.api
+        self.environment: NodeEnvironment = self.driver.environment
+        self.api: KitClient = self.environment.api
         self.claims = Claims(self.driver, self.template, shared_node=self.shared_node)
         self.cdi = CdiView(self.environment.cdi_dirs, self.environment.host_root, self.environment.kubelet_dir)
 
@@ -166,6 +169,18 @@ class Run:
         """Return a prepared claim, and the OCI spec of an empty container with its CDI devices."""
         claim = self.claims.create_one()
         return claim, self.container(self.cdi_ids(self.prepare_one(claim)))
+
+
+@contextmanager
+def placed_files(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Write files, and remove them at the end of the context."""
+    try:
+        for path, content in contents.items():
+            path.write_bytes(content)
+        yield
+    finally:
+        for path in contents:
+            path.unlink(missing_ok=True)
 
 
 def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, ClaimResponse]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import NotFoundError, SettingsError
+from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.tools.conformance.environment import (
     PREFIX,
@@ -25,7 +26,7 @@ def test_an_embedded_server_speaks_https_and_requires_a_token() -> None:
         assert "certificate-authority" in text
         assert environment.registry_dir.is_dir()
         assert environment.cdi_dir == environment.cdi_dirs[-1]
-        assert environment.api.node(environment.node_name)["metadata"]["name"] == "node-1"
+        assert environment.api.client.get(paths.node(environment.node_name))["metadata"]["name"] == "node-1"
         assert environment.requests
         assert environment.requests() == []
         other = KubeClient.connect(environment.kubeconfig, agent="driver")
@@ -80,10 +81,9 @@ def test_without_an_api_server_nothing_can_be_checked(tmp_path: Path) -> None:
 def test_deleting_what_does_not_exist_is_no_error() -> None:
     with embedded_environment(tls=False) as environment:
         api = environment.api
-        api.delete_slice("absent")
-        api.delete_claim("default", "absent")
-        api.delete_node("absent")
-        api.delete_namespace("absent")
+        api.delete(paths.resource_slice("absent"))
+        api.delete(paths.resource_claim("default", "absent"))
+        api.delete(paths.node("absent"))
         with pytest.raises(NotFoundError):
-            api.node("absent")
+            api.client.get(paths.node("absent"))
         assert api.version().startswith("v1.")

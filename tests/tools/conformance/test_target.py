@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.tools.conformance.check import Requirement, Status, run_checks
+from dra_sdk.tools.conformance.check import Need, Status, run_checks
 from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.environment import node_environment
 from dra_sdk.tools.conformance.target import Target
@@ -57,7 +57,7 @@ def test_a_running_driver_is_neither_stopped_nor_disturbed(running: EmbeddedClus
 
 
 def test_a_running_driver_is_disturbed_if_that_is_allowed(running: EmbeddedCluster) -> None:
-    checks = [check for check in CHECKS if check.requirements == {Requirement.DISRUPTION}]
+    checks = [check for check in CHECKS if check.requirements == {Need.DISRUPTION}]
     with target(running, disruptive=True).open() as run:
         results = run_checks(run, checks)
     assert {each.status for each in results} == {Status.PASSED}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from dra_sdk.tools.conformance.allocatable import published_devices
-from dra_sdk.tools.conformance.cdi import ContainerEdits
+from dra_sdk.tools.conformance.cdi import InjectedEdits
 from dra_sdk.tools.conformance.check import Level
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotRunError, expect
 from dra_sdk.tools.conformance.run import Run
@@ -55,7 +55,7 @@ def node_prepare_resources(run: Run) -> None:
 def pod_runs_with_its_device(run: Run) -> None:
     """The pod's container can be created, and has what the driver injects by CDI."""
     spec = run.container(run.cdi_ids(run.prepare_one(run.claims.create_scheduled())))
-    expect(not ContainerEdits.of(spec).empty, "the container has nothing of its device", container=spec)
+    expect(not InjectedEdits.of(spec).empty, "the container has nothing of its device", container=spec)
 
 
 @KEP5970.must("KEP-006", f"{_SCOPE} 6")

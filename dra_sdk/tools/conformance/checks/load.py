@@ -46,7 +46,7 @@ def leaves_nothing_behind(run: Run) -> None:
         run.claims.delete(claim)
         if process and not cycle:
             open_before = process.open_files()
-    run.expect_specs_removed(before, f"after {CYCLES} claims have come and gone")
+    run.expect_specs_removed(before, f"after {CYCLES} claims were created and deleted")
     open_after = process.open_files() if process else None
     if open_before is not None and open_after is not None:
         reason = f"open files of the process: {open_before} at first, {open_after} after {CYCLES} claims"

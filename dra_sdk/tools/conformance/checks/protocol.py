@@ -8,11 +8,11 @@ from typing import Final
 
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
-from dra_sdk.tools.conformance.run import Run
-from dra_sdk.tools.simulator.kubelet.calls import PREPARE, UNPREPARE, V1, RpcResult, method_path, to_json
+from dra_sdk.tools.conformance.run import UNKNOWN_FIELD, Run
+from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, PREPARE, UNPREPARE, V1, RpcResult, method_path, to_json
 from dra_sdk.wire.proto import dra_v1_pb2
 from dra_sdk.wire.validation.names import driver_name
 
@@ -29,14 +29,11 @@ _PROTO: Final = "k8s.io/kubelet pkg/apis/dra/v1/api.proto"
 _GRPC: Final = "gRPC core concepts: status codes"
 _PROTOBUF: Final = "Protocol Buffers language guide (proto3)"
 
-PLUGIN_TYPE: Final = "DRAPlugin"
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a unix socket's path."""
 _TIMES: Final = 3
 TIMEOUT: Final = 20.0
 """Seconds for calls that take a working driver milliseconds."""
-UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
-"""A message with field 1023, length-delimited."""
 NOT_PROTOBUF: Final = b"\x0a\xff\xff\xff\xff\xff\xff"
 
 
@@ -112,7 +109,7 @@ def acknowledges_registration(run: Run) -> None:
 
 
 @REGISTRATION.must(
-    "REG-009", f"{_E2E}, must recover and register after NotifyRegistrationStatus failure", Requirement.DISRUPTION
+    "REG-009", f"{_E2E}, must recover and register after NotifyRegistrationStatus failure", Need.DISRUPTION
 )
 def survives_refused_registration(run: Run) -> None:
     """After the kubelet refuses the registration, the driver keeps running, and the next attempt can register it."""
@@ -140,7 +137,7 @@ def registers_again_after_kubelet_restart(run: Run) -> None:
         registrar.close()
 
 
-@REGISTRATION.must("REG-011", f"{_WATCHER}, Monitoring Plugin Connection", Requirement.RESTART)
+@REGISTRATION.must("REG-011", f"{_WATCHER}, Monitoring Plugin Connection", Need.RESTART)
 def service_is_ready_at_registration(run: Run) -> None:
     """The service answers as soon as GetInfo does, because the kubelet may call it at once."""
     first = run.instance.first_prepare
