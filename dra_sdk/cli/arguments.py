@@ -7,8 +7,8 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NoReturn, Protocol
@@ -19,6 +19,8 @@ from dra_sdk.model.settings import SECTION, DriverSettings
 from dra_sdk.texts import closest, did_you_mean
 from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
+REPEATED: Final[dict[str, Any]] = {"action": "append", "default": []}
+"""Options of a flag that may be repeated, whose values are a list."""
 UNDER_KUBECTL: Final = "kubectl dra"
 """The name of the command as a plugin of kubectl."""
 _FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
@@ -45,8 +47,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "-f",
             "--filename",
-            action="append",
-            default=[],
+            **REPEATED,
             metavar="FILE",
             help="one more FILE, or several with commas between them, as for kubectl; may be repeated",
         )
@@ -217,9 +218,21 @@ def is_directory(path: Path) -> bool:
         return False
 
 
-HOST_ROOT_HELP: Final = (
-    "the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture`"
-)
+def add_output(parser: argparse._ActionsContainer, formats: Sequence[str], description: str) -> None:
+    """Add the flag for the format of the output; the first of the formats is the default."""
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=description)
+
+
+def add_host_root(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the tree that a driver reads."""
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture` "
+        "(default /)",
+    )
 
 
 def check_host_root(path: Path) -> None:
@@ -228,20 +241,17 @@ def check_host_root(path: Path) -> None:
         raise SettingsError(f"--host-root {path} is not a directory; it must contain the host's /sys, /proc and /dev")
 
 
-@contextmanager
-def opened_host_root(path: Path) -> Iterator[Path]:
-    """Yield the directory with the host's files: `path` itself, or a temporary one with the content of an archive.
+def opened_host_root(path: Path) -> AbstractContextManager[Path]:
+    """Return the directory with the host's files: `path` itself, or a temporary one with the content of an archive.
 
     SettingsError if there is neither, or if the archive is refused.
     """
     if path.is_file():
         from dra_sdk.tools.node_archive import opened_root  # noqa: PLC0415 (only for an archive)
 
-        with opened_root(path) as root:
-            yield root
-    else:
-        check_host_root(path)
-        yield path
+        return opened_root(path)
+    check_host_root(path)
+    return nullcontext(path)
 
 
 def _file_names(names: str) -> list[str]:

@@ -13,9 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import REPEATED, Commands, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.texts import counted
 
@@ -26,15 +26,13 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.tar.gz", help="the archive to write")
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="also the files that this driver names (`capture` of its DriverInfo); may be repeated",
     )
     parser.add_argument(
         "--include",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="GLOB",
         help="also these files and directories, such as '/sys/class/fpga/*'; may be repeated",
     )
@@ -70,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         else f"{counted(captured.identifiers, 'identifier')} replaced"
     )
     print(f"{arguments.output}: {', '.join(parts)}; {ids}")
-    for reason, number in Counter(captured.left_out.values()).most_common():
-        print(printable(f"left out: {counted(number, 'path')}: {reason}"), file=sys.stderr)
-    if captured.left_out:
+    reasons = Counter(captured.left_out.values()).most_common()
+    print_lines((f"left out: {counted(number, 'path')}: {reason}" for reason, number in reasons), sys.stderr)
+    if reasons:
         print(f"{MANIFEST} in the archive names them", file=sys.stderr)
     return 0 if captured.complete else 1

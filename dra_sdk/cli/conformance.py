@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import (
-    HOST_ROOT_HELP,
+    REPEATED,
     Commands,
     Parser,
+    add_host_root,
     from_text,
     is_directory,
     opened_host_root,
     positive_seconds,
     whole_number,
 )
-from dra_sdk.cli.output import error_lines, print_table
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.cli.output import print_table
+from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import node_name
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from dra_sdk.tools.conformance.report import Report
     from dra_sdk.tools.conformance.target import Target
 
-NOT_CHECKED: Final = 2
 _COMMAND_HELP: Final = (
     "start any driver with this command line, in which {kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir} "
     "{cdi_dir} {node_name} {host_root} {nri_socket} {pod_uid} are replaced; the environment has KUBECONFIG NODE_NAME "
@@ -48,9 +48,7 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("conformance", help="check any DRA driver against its contract", description=__doc__)
     _add_driver_flags(parser)
     _add_environment_flags(parser)
-    parser.add_argument(
-        "--level", action="append", default=[], metavar="NAME,…", help="only these levels or checks; may be repeated"
-    )
+    parser.add_argument("--level", **REPEATED, metavar="NAME,…", help="only these levels or checks; may be repeated")
     parser.add_argument("--list", action="store_true", help="list the checks and their contracts, and check nothing")
     parser.add_argument("--strict", action="store_true", help="the driver conforms only if no `should` failed either")
     parser.add_argument(
@@ -97,13 +95,7 @@ def _add_environment_flags(parser: Parser) -> None:
         help="the driver's node (default: one that is created for the run)",
     )
     parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="with --registry: CDI specs (default /var/run/cdi)")
-    parser.add_argument(
-        "--host-root",
-        type=Path,
-        default=Path("/"),
-        metavar="DIR",
-        help=f"{HOST_ROOT_HELP} (default /)",
-    )
+    add_host_root(parser)
     parser.add_argument(
         "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to request devices by"
     )
@@ -114,10 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return _print_checks() if arguments.list else _check(arguments)
-    except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return NOT_CHECKED
     finally:
         signal.signal(signal.SIGTERM, before)
 

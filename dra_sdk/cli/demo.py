@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
+from dra_sdk.cli.arguments import Commands, add_host_root, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
-from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
+from dra_sdk.cli.output import Octal, print_error, print_objects, print_table, print_value
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
-from dra_sdk.node.runtime.settings import path as path_type
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.texts import counted
 
@@ -41,13 +39,7 @@ def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("demo", help="show the whole life of a claim on this machine", description=__doc__)
     parser.add_argument("driver", nargs="?", default="cpu", help="a name that `dra-sdk drivers` lists, or module:Class")
-    parser.add_argument(
-        "--host-root",
-        type=path_type,
-        default=Path("/"),
-        metavar="DIR",
-        help=f"{HOST_ROOT_HELP} (default /)",
-    )
+    add_host_root(parser)
     parser.set_defaults(run=run)
 
 
@@ -62,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (SettingsError, DriverLoadError):
             raise
         except DraError as error:
-            for line in error_lines(error):
-                print(line, file=sys.stderr)
+            print_error(error)
             return 1
 
 
@@ -134,7 +125,7 @@ def _request(cluster: EmbeddedCluster, driver: str, device: JSON) -> None:
     }
     claim = _claim(CLAIM, _expression(driver, device))
     _print_step("2. Request: an administrator creates a class, and a user claims one of its devices by CEL.")
-    print(yaml_text([device_class, claim]), end="")
+    print_objects([device_class, claim], "yaml")
     cluster.api.create("deviceclasses", device_class)
     cluster.api.create("resourceclaims", claim)
 
@@ -143,13 +134,13 @@ def _allocate(cluster: EmbeddedCluster) -> None:
     cluster.create_pod(POD, [CLAIM])
     placement = cluster.schedule().pods_by_key["default", POD]
     _print_step(f"3. Allocate: a pod uses the claim. The scheduler places it on {placement.node} and allocates:")
-    _print_yaml(cluster.api.get("resourceclaims", CLAIM, "default")["status"]["allocation"]["devices"])
+    print_value(cluster.api.get("resourceclaims", CLAIM, "default")["status"]["allocation"]["devices"], "yaml")
 
 
 def _explain(cluster: EmbeddedCluster, driver: str, devices: list[JSON]) -> None:
     claim = _claim(IMPOSSIBLE_CLAIM, _expression(driver, devices[0], exceed=True), count=len(devices) + 1)
     _print_step("4. Another claim requests what this machine does not have:")
-    _print_yaml(claim["spec"]["devices"]["requests"][0]["exactly"])
+    print_value(claim["spec"]["devices"]["requests"][0]["exactly"], "yaml")
     cluster.api.create("resourceclaims", claim)
     print(f"\n   Why it is not allocated, and what would help:\n\n{_explanation(cluster)}")
 
@@ -166,7 +157,7 @@ def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
         pod = cluster.run_pod(POD)
     call = cluster.kubelet.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
-    _print_yaml([_prepared_device(device) for devices in call.devices.values() for device in devices])
+    print_value([_prepared_device(device) for devices in call.devices.values() for device in devices], "yaml")
     return pod
 
 
@@ -175,7 +166,7 @@ def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
     for path in sorted(cluster.cdi_dir.glob("*.json")):
         print(f"--- {path.name}\n{json.dumps(json.loads(path.read_text()), indent=2)}")
     print("\n   The pod's container gets:")
-    _print_yaml(_container_edits(cluster.container_spec(pod)))
+    print_value(_container_edits(cluster.container_spec(pod)), "yaml")
 
 
 def _unprepare(cluster: EmbeddedCluster) -> None:
@@ -265,7 +256,3 @@ def _prepared_device(device: Any) -> JSON:
 
 def _print_step(text: str) -> None:
     print(f"\n{text}\n")
-
-
-def _print_yaml(value: object) -> None:
-    print(yaml_text([value]), end="")

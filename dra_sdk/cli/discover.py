@@ -7,14 +7,13 @@ status: 0 if an API server would accept them, 1 if not or if the driver fails, 2
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_driver, opened_host_root
+from dra_sdk.cli.arguments import Commands, add_driver, add_output, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.output import error_lines, print_table, printable, terminal_width, wrapped, yaml_text
+from dra_sdk.cli.output import print_error, print_notes, print_objects, print_table, terminal_width, wrapped
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Capacity, ResourcePool
@@ -29,6 +28,9 @@ MAX_WIDTH: Final = 120
 """Columns of the table: longer lines are hard to read on a wide terminal, and wrapped by a viewer of logs."""
 _NARROWEST: Final = 20
 _HEADINGS: Final = ("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY")
+_OUTPUT: Final = (
+    "table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file"
+)
 SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
 """The settings that change what is found."""
 
@@ -39,13 +41,7 @@ def add_parser(commands: Commands) -> None:
         "discover", help="show what a driver finds on this machine", description=__doc__, add_help=False
     )
     add_driver(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "yaml", "json"),
-        default="table",
-        help="table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file",
-    )
+    add_output(parser, ("table", "yaml", "json"), _OUTPUT)
     add_flags(parser, SETTINGS)
     parser.set_defaults(run=run)
 
@@ -58,15 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             pools, slices = _pools_and_slices(driver, Node(settings.node_name, root), overlay)
         except DraError as error:  # every error here is the driver's
-            for line in error_lines(error):
-                print(line, file=sys.stderr)
+            print_error(error)
             return 1
-    if arguments.output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
-    elif arguments.output == "yaml":
-        print(yaml_text(slices), end="")
-    else:
+    if arguments.output == "table":
         print_table(_HEADINGS, list(_table(pools)))
+    else:
+        print_objects(slices, arguments.output)
     if not any(pool.devices for pool in pools):
         print(f"driver {driver.info.name} finds no device under {settings.host_root}", file=sys.stderr)
     return 0
@@ -89,8 +82,7 @@ def _pools_and_slices(
     slices = list(resource_slices(pools, driver=name, node_name=node.name))
     if overlay is not None:
         result = overlay.apply(pools, driver=name, node=node.name)
-        for problem in result.problems:
-            print(printable(f"note: {problem}"), file=sys.stderr)
+        print_notes(map(str, result.problems))
         pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node.name))
     return pools, slices
 

@@ -9,12 +9,11 @@ root on the node or in a driver's pod. It changes nothing, and says what it cann
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import Commands, add_output, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_json, print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader.finding import iter_drivers
@@ -37,9 +36,7 @@ def add_parser(commands: Commands) -> None:
         "directories; its pod has no others",
     )
     parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="how the findings are shown (default text)"
-    )
+    add_output(parser, ("text", "json"), "how the findings are shown (default text)")
     add_flags(parser, _NEEDED)
     parser.set_defaults(run=run)
 
@@ -62,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         if api is not None:
             api.close()
     if arguments.output == "json":
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
     return 1 if any(finding.status == "missing" for finding in findings) else 0
@@ -86,8 +83,7 @@ def _client(settings: Settings) -> KubeClient | None:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        print(printable(f"{finding.status:8}{finding.subject}: {finding.found}"))
-        if finding.remedy:
-            print(printable(f"{'':8}→ {finding.remedy}"))
+        remedy = [f"{'':8}→ {finding.remedy}"] if finding.remedy else []
+        print_lines([f"{finding.status:8}{finding.subject}: {finding.found}", *remedy])
     missing, unknown = (sum(finding.status == status for finding in findings) for status in ("missing", "unknown"))
     print(f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here")

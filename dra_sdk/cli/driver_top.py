@@ -7,16 +7,15 @@ hardware, and the claims are those of its state files. Exit status: 0 if it coul
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from functools import partial
 from time import sleep
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, add_output, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver, top
-from dra_sdk.cli.output import CLEAR, printable
+from dra_sdk.cli.output import CLEAR, print_json, print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
@@ -35,9 +34,7 @@ def add_parser(commands: Commands, name: str) -> None:
     top_parser.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
-    top_parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="how the picture is shown (default text)"
-    )
+    add_output(top_parser, ("text", "json"), "how the picture is shown (default text)")
     add_flags(top_parser.add_argument_group("settings"), _SETTINGS)
     top_parser.set_defaults(run=partial(run, name))
 
@@ -57,12 +54,11 @@ def run(name: str, arguments: argparse.Namespace) -> int:
             lines = top(driver, Node(settings.node_name, root), held)
             if arguments.output == "json":
                 devices = [{"claim": f"{claim.namespace}/{claim.name}", "devices": _devices(claim)} for claim in held]
-                print(json.dumps({"driver": driver.info.name, "lines": lines, "claims": devices}, indent=2))
+                print_json({"driver": driver.info.name, "lines": lines, "claims": devices})
                 lines = []
             elif arguments.interval and sys.stdout.isatty():
                 print(CLEAR, end="")
-            for line in lines:
-                print(printable(line))
+            print_lines(lines)
             if not arguments.interval:
                 return 0
             sys.stdout.flush()

@@ -6,15 +6,14 @@ Exit status: 0 if every driver loads, 1 if one does not, 2 for bad input.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from importlib.metadata import EntryPoint
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_table, yaml_text
+from dra_sdk.cli.output import print_json, print_objects, print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, origin
@@ -31,26 +30,24 @@ def add_parser(commands: Commands) -> None:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--schema", metavar="NAME", help=_SCHEMA)
     shown.add_argument("--policy", metavar="NAME", help=_POLICY)
-    shown.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the list is shown (default table)"
-    )
+    add_output(shown, ("table", "json"), "how the list is shown (default table)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a row for each driver, or a schema or policy; status 1 if a driver does not load."""
     if arguments.policy is not None:
-        print(yaml_text(config_policy(load_driver(arguments.policy).info)), end="")
+        print_objects(config_policy(load_driver(arguments.policy).info), "yaml")
         return 0
     if arguments.schema is not None:
         info = load_driver(arguments.schema).info
         if not info.configs:
             raise DraError(f"driver {info.name} takes no configuration, so it has no schema")
-        print(json.dumps(json_schema(info.configs, f"Opaque configuration of {info.name}"), indent=2))
+        print_json(json_schema(info.configs, f"Opaque configuration of {info.name}"))
         return 0
     rows = [_row(driver) for driver in iter_drivers()]
     if arguments.output == "json":
-        print(json.dumps([_as_json(row) for row in rows], indent=2))
+        print_json([_as_json(row) for row in rows])
     else:
         print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
     for driver, number in Counter(row[2] for row in rows if row[0]).items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
+from dra_sdk.cli.arguments import REPEATED, UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
 from dra_sdk.cli.live_cluster import (
     LiveCluster,
     add_connection_flags,
@@ -20,7 +20,6 @@ from dra_sdk.cli.live_cluster import (
     names_cluster,
     opened_cluster,
 )
-from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.cli.progress import phase
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 from dra_sdk.texts import shortened
@@ -34,7 +33,6 @@ from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 STDIN: Final = "-"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _RENDER_SECONDS: Final = 120
-BAD_INPUT: Final = 2
 DEFAULT_NODE: Final = "node-1"
 MAX_NAMES: Final = 5
 """The most names in one note."""
@@ -135,8 +133,7 @@ def add_kind_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ignore-kind",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="KIND",
         help="pass over objects of this kind, even if it may need devices; may be repeated",
     )
@@ -178,9 +175,7 @@ def add_scenario_flags(parser: Parser) -> None:
     parser.add_files(
         f"YAML or JSON with {kinds}; a directory, a Helm chart or a kustomization; {STDIN} is standard input"
     )
-    parser.add_argument(
-        "--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers; may be repeated"
-    )
+    parser.add_argument("--driver", **REPEATED, metavar="NAME", help="add what a driver discovers; may be repeated")
     parser.add_argument(
         "--fixture",
         metavar="NAME|DIR|ARCHIVE",
@@ -188,8 +183,7 @@ def add_scenario_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--node",
-        action="append",
-        default=[],
+        **REPEATED,
         type=from_text(_node_name),
         metavar="NAME",
         help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
@@ -254,17 +248,6 @@ class _Sources:
         snapshot, added = reading.snapshot.with_missing_nodes()
         notes = _empty_sources(self.discovered, self.files), _reading_notes(reading, added), _missing_objects(snapshot)
         return Scenario(snapshot, tuple(note for some in notes for note in some), self.namespace)
-
-
-def print_bad_input(error: DraError) -> int:
-    """Print what is wrong with the input; returns the exit status."""
-    if isinstance(error, SnapshotReadError):
-        lines = [line for problem in error.problems for line in problem.split("\n")]
-    else:
-        lines = error_lines(error)
-    for line in lines:
-        print(printable(line), file=sys.stderr)
-    return BAD_INPUT
 
 
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:

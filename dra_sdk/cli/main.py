@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser
-from dra_sdk.cli.output import error_lines, printable
+from dra_sdk.cli.output import print_error, print_lines
 from dra_sdk.errors import DraError
 from dra_sdk.loader.finding import iter_drivers
 
@@ -54,8 +54,7 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
         parsed = make_parser(given, prog).parse_args(given)
         return int(parsed.run(parsed))
     except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
+        print_error(error)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -64,7 +63,7 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(printable(f"dra-sdk: {error.filename}: {error.strerror}"), file=sys.stderr)
+        print_lines([f"dra-sdk: {error.filename}: {error.strerror}"], sys.stderr)
         return FAILED
 
 

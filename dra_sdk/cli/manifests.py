@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from dra_sdk.cli.arguments import Commands, from_text
+from dra_sdk.cli.arguments import REPEATED, Commands, from_text
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import yaml_text
 from dra_sdk.errors import SettingsError
@@ -43,19 +43,15 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--resource",
         type=_resource,
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="DOMAIN/NAME",
         help=f"for {_BRIDGE}: a resource of a device plugin, such as vendor.com/thing, which gets a DeviceClass",
     )
-    parser.add_argument(
-        "-f", "--values", type=Path, action="append", default=[], metavar="FILE", help="a file of values, as for Helm"
-    )
+    parser.add_argument("-f", "--values", type=Path, **REPEATED, metavar="FILE", help="a file of values, as for Helm")
     parser.add_argument(
         "--set",
         type=_assignment,
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="PATH=VALUE",
         help=r"one value, such as drivers.cpu.nri=true; a dot within a key is `\.`, the value is YAML",
     )

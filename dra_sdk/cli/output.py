@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import yaml
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
+from dra_sdk.model import JSON
 from dra_sdk.texts import limited
 
 MAX_PROBLEMS: Final = 25
@@ -31,10 +33,17 @@ def error_lines(error: DraError) -> list[str]:
     """Return an error as lines for stderr: one for each problem of an object, and for each wrong setting."""
     if isinstance(error, SettingsError):
         return [printable(f"dra-sdk: {problem}") for problem in error.problems]
-    if not isinstance(error, InvalidObjectError):
-        return [printable(f"dra-sdk: {error}")]
-    problems = limited(list(dict.fromkeys(error.problems)), MAX_PROBLEMS, "problem")
-    return [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems]
+    if isinstance(error, InvalidObjectError):
+        problems = limited(list(dict.fromkeys(error.problems)), MAX_PROBLEMS, "problem")
+        return [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems]
+    if texts := getattr(error, "problems", ()):  # a SnapshotReadError, which commands without snapshots do not import
+        return [printable(line) for text in texts for line in text.split("\n")]
+    return [printable(f"dra-sdk: {error}")]
+
+
+def print_error(error: DraError) -> None:
+    """Print an error on stderr."""
+    print_lines(error_lines(error), sys.stderr)
 
 
 def printable(text: str) -> str:
@@ -46,7 +55,36 @@ def printable(text: str) -> str:
     )
 
 
-# -- YAML
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print each line with control characters escaped, on stdout unless another stream is given."""
+    for line in lines:
+        print(printable(line), file=stream)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on stderr."""
+    print_lines((f"note: {note}" for note in notes), sys.stderr)
+
+
+# -- JSON and YAML
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2), flush=True)
+
+
+def print_value(value: object, output: str) -> None:
+    """Print a value as JSON or YAML, as `output` says."""
+    print_json(value) if output == "json" else print(yaml_text([value]), end="", flush=True)
+
+
+def print_objects(objects: Sequence[JSON], output: str, **more: object) -> None:
+    """Print API objects as one JSON List, which has `more` beside its items, or as YAML documents."""
+    if output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": objects, **more})
+    else:
+        print(yaml_text(objects), end="")
 
 
 def yaml_text(documents: Iterable[Any]) -> str:
@@ -95,11 +133,12 @@ def print_table(
     width: int | None = None,
     color: Callable[[str, str], Color | None] | None = None,
 ) -> None:
-    """Print columns as wide as their widest cell, with two spaces between them.
+    """Print columns as wide as their widest cell, with two spaces between them and control characters escaped.
 
     If the table is wider than `width`, the widest columns are shortened in the middle of their cells, because the ends
     of names differ. No column becomes narrower than its heading. `color` chooses the colour of a cell by its heading.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
     if width is not None:
         widths = _fitted(widths, headings, width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Final
 
 from dra_sdk.cli.driver_input import opened_drivers
 from dra_sdk.cli.hook_calls import top
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_notes
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
@@ -51,7 +50,7 @@ def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -
             try:
                 lines = top(driver, Node(node, source.root), planned_claims(outcome.snapshot, driver.info.name, node))
             except DraError as error:
-                print(printable(f"note: the picture has none of driver {source.name}: {error}"), file=sys.stderr)
+                print_notes([f"the picture has none of driver {source.name}: {error}"])
             else:
                 pictures.setdefault(node, []).extend([*([""] if node in pictures else []), *lines])
     return pictures

@@ -10,15 +10,14 @@ damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands, is_directory
+from dra_sdk.cli.arguments import Commands, add_output, is_directory
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_table, printable, terminal_width
+from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
 from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
 from dra_sdk.errors import DriverLoadError, SettingsError
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
@@ -43,9 +42,7 @@ def add_parser(commands: Commands) -> None:
         "files", nargs="*", metavar="ACTION", help="repair or forget, and the claim's UID or the file's name or path"
     )
     parser.add_argument("--yes", action="store_true", help="forget the claim; without it, only print what that means")
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the state is shown (default table)"
-    )
+    add_output(parser, ("table", "json"), "how the state is shown (default table)")
     add_flags(parser, _NEEDED)
     parser.set_defaults(run=run)
 
@@ -65,8 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _repair(node, entry) if action == "repair" else _forget(node, entry, sure=arguments.yes)
     entries = list(node.entries())
     if arguments.output == "json":
-        shown = {"driver": driver, "directory": str(data), "files": [node.as_json(entry) for entry in entries]}
-        print(json.dumps(shown, indent=2))
+        print_json({"driver": driver, "directory": str(data), "files": [node.as_json(entry) for entry in entries]})
     else:
         _show(node, entries)
     return 1 if any(entry.damage for entry in entries) else 0
@@ -107,11 +103,10 @@ def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
     if not entries:
         print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
         return
-    rows = [[printable(cell) for cell in node.cells(entry)] for entry in entries]
-    print_table(HEADINGS, rows, width=terminal_width())
+    print_table(HEADINGS, [node.cells(entry) for entry in entries], width=terminal_width())
     for entry in entries:
         if entry.damage:
-            _tell(["", entry.damage.reason, *choices(node, entry, entry.damage)])
+            print_lines(["", entry.damage.reason, *choices(node, entry, entry.damage)])
 
 
 def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
@@ -130,14 +125,15 @@ def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
 
 def _repair(node: NodeState, entry: ClaimFile) -> int:
     if entry.damage is None:
-        print(printable(f"state file {entry.path} is not damaged, so there is nothing to repair"))
+        print_lines([f"state file {entry.path} is not damaged, so there is nothing to repair"])
         return 0
     if entry.damage.not_repairable:
-        _tell([entry.damage.reason, f"It cannot be repaired: {entry.damage.not_repairable}. Nothing was changed."])
+        reason = entry.damage.not_repairable
+        print_lines([entry.damage.reason, f"It cannot be repaired: {reason}. Nothing was changed."])
         return 1
     with _locked(node, entry):
         kept = repair(entry.path, Files())
-    _tell(
+    print_lines(
         [
             f"{entry.path} is repaired: it says that {entry.title} holds {entry.devices}, and was being prepared.",
             "- A driver that runs reads it at the kubelet's next call.",
@@ -152,7 +148,7 @@ def _repair(node: NodeState, entry: ClaimFile) -> int:
 def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
     spec = node.spec(entry)
     if not sure:
-        _tell([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
+        print_lines([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
         raise SettingsError(f"forget needs --yes: {node.command('forget', entry)}")
     with _locked(node, entry) as alone:
         if not alone and isinstance(read_checkpoint(entry.path), Checkpoint):
@@ -162,7 +158,7 @@ def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
             )
         had_spec = spec.is_file()
         kept = forget(entry.path, spec, Files())
-    _tell([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
+    print_lines([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
     return 0
 
 
@@ -196,8 +192,3 @@ def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
                 f"{node.locks}; try again"
             )
         yield alone
-
-
-def _tell(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(printable(line))

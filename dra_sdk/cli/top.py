@@ -8,7 +8,6 @@ again when something changes. Exit status: 0 if the devices could be shown, 2 if
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,12 +16,12 @@ from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import REPEATED, Commands, add_output, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.input import STDIN, file_names, print_bad_input, read_file
+from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, Color, has_colors, print_table, printable, terminal_width
-from dra_sdk.errors import SettingsError, StateError
+from dra_sdk.cli.output import CLEAR, Color, has_colors, print_json, print_notes, print_table, printable, terminal_width
+from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
@@ -32,7 +31,7 @@ from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.texts import counted
-from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
+from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, unknown_devices, usage_summary
 from dra_sdk.tools.usage.table import NONE, usage_json, usage_table
 from dra_sdk.wire.profile import NEWEST, ServerProfile
@@ -51,16 +50,14 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("top", help="which claims use which devices, and what is left", description=__doc__)
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="only devices of this driver, by its name in slices (dra.cpu); may be repeated",
     )
     parser.add_files(f"slices and claims; {STDIN} is standard input")
     parser.add_argument(
         "--here",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="the devices of a driver on this node: a name that `dra-sdk drivers` lists, or module:Class; "
         "may be repeated",
@@ -77,9 +74,7 @@ def add_parser(commands: Commands) -> None:
     repeated.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the devices are shown (default table)"
-    )
+    add_output(parser, ("table", "json"), "how the devices are shown (default table)")
     add_connection_flags(parser)
     add_selection_flags(parser, "devices that claims use", "devices of nodes")
     add_flags(parser.add_argument_group("with --here"), _NODE_SETTINGS)
@@ -89,12 +84,9 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the devices of the drivers of --driver, once or repeatedly."""
     _check_source(arguments)
-    try:
-        with closing(_readings(arguments)) as readings:
-            for objects in readings:
-                _show(objects, arguments)
-    except SnapshotReadError as error:
-        return print_bad_input(error)
+    with closing(_readings(arguments)) as readings:
+        for objects in readings:
+            _show(objects, arguments)
     return 0
 
 
@@ -124,7 +116,7 @@ def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> No
     devices = [device for device in every if not arguments.driver or device.driver in arguments.driver]
     chosen = [device for device in devices if _is_chosen(device, arguments, objects)]
     if arguments.output == "json":
-        print(json.dumps(usage_json(chosen), indent=2), flush=True)
+        print_json(usage_json(chosen))
         return
     if (arguments.interval or arguments.watch) and sys.stdout.isatty():
         print(CLEAR, end="")
@@ -171,8 +163,7 @@ def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
     for number, (columns, rows) in enumerate(tables.items()):
         if number:
             print()
-        cells = [[printable(cell) for cell in row] for row in rows]
-        print_table(columns, cells, width=terminal_width(), color=_cell_color if has_colors() else None)
+        print_table(columns, rows, width=terminal_width(), color=_cell_color if has_colors() else None)
     print(usage_summary(devices), file=sys.stderr)
 
 
@@ -190,7 +181,7 @@ def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceU
     if unknown:
         (device, claim), pools = unknown[0], ", ".join(sorted({usage.pool for usage in devices}))
         said = f"{counted(len(unknown), 'device')} of claims in no slice, such as {device} of claim {claim}"
-        print(printable(f"note: {said}; the slices have pools {pools}"), file=sys.stderr)
+        print_notes([f"{said}; the slices have pools {pools}"])
 
 
 def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
@@ -250,14 +241,10 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
 
 
 def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:
-    return decode_unhealthy(_read_state(path), str(path)) if path.exists() else {}
-
-
-def _read_state(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StateError(f"cannot read state file {path}: {error.strerror}") from error
+        return decode_unhealthy(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return {}
 
 
 def _claim(driver: str, claim: HeldClaim) -> Mapping[str, Any]:

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_server_flags
+from dra_sdk.cli.arguments import REPEATED, Commands, add_output, add_server_flags
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.input import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.live_cluster import add_label_flag
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_lines, print_notes
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.config import OpaqueConfig
@@ -66,20 +66,17 @@ def add_parser(commands: Commands) -> None:
     add_label_flag(parser, "objects")
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="also check the opaque configuration for this driver: a name that `dra-sdk drivers` lists, or "
         "module:Class; may be repeated",
     )
     add_server_flags(parser)
     add_kind_flags(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=FORMATS,
-        default="text",
-        help="text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
+    add_output(
+        parser,
+        FORMATS,
+        "text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
     )
     parser.set_defaults(run=run)
 
@@ -101,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in file_names(arguments.files):
         validation.check_file(name)
     print(report(validation.findings, validation.objects, arguments.output), end="")
-    print(printable(validation.summary()), file=sys.stderr)
+    print_lines([validation.summary()], sys.stderr)
     return validation.exit_status
 
 
@@ -152,7 +149,7 @@ class _Validation:
         self.findings += [Finding(file, line, config.kind, "", error) for error in comparison.errors]
         if comparison.notices:
             more = f" (and {len(comparison.notices) - 1} more)" if len(comparison.notices) > 1 else ""
-            print(printable(f"note: {comparison.notices[0]}{more}"), file=sys.stderr)
+            print_notes([f"{comparison.notices[0]}{more}"])
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -161,15 +158,14 @@ class _Validation:
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
             self.findings.append(Finding(file_title(name), 1, "", "", str(error)))
-            print(printable(f"dra-sdk: {error}"), file=sys.stderr)
+            print_lines([f"dra-sdk: {error}"], sys.stderr)
             return
         if not any(document.value is not None for document in documents):
-            print(printable(f"note: {file_title(name)} has no object"), file=sys.stderr)
+            print_notes([f"{file_title(name)} has no object"])
         for document in documents:
             for path, obj in objects(document.value):
                 self._check_object(file_title(name), document, path, obj)
-        for version, count in self.older.items():
-            print(printable(f"note: {version_note(file_title(name), version, count)}"), file=sys.stderr)
+        print_notes(version_note(file_title(name), version, count) for version, count in self.older.items())
         self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from dra_sdk.cli.arguments import REPEATED, whole_number
 from dra_sdk.cli.input import read_file, read_kinds
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
@@ -34,60 +35,46 @@ def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
     what_if = parser.add_argument_group("what if", order)
     what_if.add_argument(
         "--add-node",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_node_and_model,
         metavar="NAME=LIKE",
         help="add a node with devices like those of node LIKE",
     )
     what_if.add_argument(
         "--taint",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_taint,
         metavar="DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT",
         help=f"taint a device, or all devices of DRIVER/POOL or DRIVER; {_ANY} stands for any name",
     )
     what_if.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects of this file replace those of their name",
+        "--override", **REPEATED, metavar="FILE", help="objects of this file replace those of their name"
     )
     what_if.add_argument(
         "--add-nodes",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_number_and_model,
         metavar="COUNT=LIKE",
         help="add so many nodes with devices like those of node LIKE",
     )
     what_if.add_argument(
         "--lose",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_device_selector,
         metavar="DRIVER/POOL/DEVICE",
         help=f"a device breaks, with all parts of its hardware such as the partitions of a GPU; {_ANY}: any name",
     )
     what_if.add_argument(
-        "--lose-node",
-        action="append",
-        default=[],
-        metavar="NODE",
-        help="a node is lost with its devices and its DaemonSets",
+        "--lose-node", **REPEATED, metavar="NODE", help="a node is lost with its devices and its DaemonSets"
     )
-    what_if.add_argument(
-        "--drain", action="append", default=[], metavar="NODE", help="cordon a node and move its pods to other nodes"
-    )
+    what_if.add_argument("--drain", **REPEATED, metavar="NODE", help="cordon a node and move its pods to other nodes")
 
 
 def add_wave_flag(parser: argparse.ArgumentParser) -> None:
     """Add the flag."""
     parser.add_argument(
         "--waves",
-        type=_count,
+        type=whole_number(1),
         metavar="N",
         help="drain the nodes of --drain, or all nodes, N at a time, and uncordon them before the next ones; "
         "slices of --override replace those of a node when it is drained",
@@ -159,9 +146,3 @@ def _device_selector(text: str) -> DeviceTaintSelector:
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
     return DeviceTaintSelector(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of nodes, at least 1")
-    return int(text)

@@ -5,8 +5,7 @@ import json
 import pytest
 import yaml
 
-from dra_sdk.cli import explain
-from dra_sdk.cli.arguments import Parser
+from dra_sdk.cli.main import main
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
 
@@ -26,10 +25,7 @@ def run(capsys, tmp_path):
         else:
             objects = [each for kind in OBJECTS for each in getattr(snapshot, kind)]
             path.write_text(yaml.safe_dump_all([json.loads(json.dumps(each)) for each in objects]))
-        parser = Parser()
-        explain.add_parser(parser.add_subparsers())
-        parsed = parser.parse_args(["explain", str(path), *arguments])
-        status = parsed.run(parsed)
+        status = main(["explain", str(path), *arguments])
         return status, *capsys.readouterr()
 
     return go

@@ -126,7 +126,7 @@ def test_slices_of_a_node_are_upgraded_in_its_wave(run, upgrade):
 def test_a_number_of_nodes_is_needed(run, count):
     result = run("simulate", f"--waves={count}")
     assert result.status == 2
-    assert "must be a number of nodes, at least 1" in result.err
+    assert "must be a whole number, 1 or more" in result.err
 
 
 def test_a_node_in_waves_that_does_not_exist(run):
