@@ -33,6 +33,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import ClassVar, Final
 
+from dra_sdk.texts import printable
+
 _BUSY: Final = frozenset({429, 500, 502, 503, 504})
 _FORBIDDEN: Final = 403
 _ROLES_NOT_READ: Final = re.compile(r"RBAC: .*role.* not found", re.DOTALL)
@@ -182,7 +184,5 @@ def one_line(text: str, limit: int) -> str:
     Runs of white space become one space. What is not printable (control characters, marks that reverse the direction
     of writing, lone surrogates) is written as an escape such as `\\x1b`.
     """
-    shown = " ".join(text[: 4 * limit].split())
-    if not shown.isprintable():
-        shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+    shown = printable(" ".join(text[: 4 * limit].split()))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

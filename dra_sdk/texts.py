@@ -30,6 +30,13 @@ def limited(items: Sequence[str], limit: int, noun: str = "") -> list[str]:
     return [*items[:limit], f"and {rest}"] if more > 0 else list(items)
 
 
+def printable(text: str) -> str:
+    """Return the text on one line, with what is not printable as escapes such as `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def closest(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice that is most like a word, ignoring case; None if none is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)

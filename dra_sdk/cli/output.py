@@ -15,7 +15,7 @@ import yaml
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 from dra_sdk.model import JSON
-from dra_sdk.texts import limited
+from dra_sdk.texts import limited, printable
 
 MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
@@ -44,15 +44,6 @@ def error_lines(error: DraError) -> list[str]:
 def print_error(error: DraError) -> None:
     """Print an error on stderr."""
     print_lines(error_lines(error), sys.stderr)
-
-
-def printable(text: str) -> str:
-    """Return the text on one line, with control characters escaped."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    )
 
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from dra_sdk.cli.arguments import Commands, add_output, is_directory
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
-from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
+from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices
 from dra_sdk.errors import DriverLoadError, SettingsError
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     driver = _driver_name(arguments.driver, settings)
     data = settings.plugin_data(driver)
     private_directory(data, DATA_MODE)
-    node = NodeState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
+    node = DriverState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
     if arguments.files:
         action, chosen = arguments.files
         entry = _chosen(node.entries(), chosen, data)
@@ -99,7 +99,7 @@ def _flags(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
-def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
+def _show(node: DriverState, entries: Sequence[ClaimFile]) -> None:
     if not entries:
         print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
         return
@@ -123,7 +123,7 @@ def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
     raise SettingsError(f"there is no state file {word} under {data}; there are: {names}")
 
 
-def _repair(node: NodeState, entry: ClaimFile) -> int:
+def _repair(node: DriverState, entry: ClaimFile) -> int:
     if entry.damage is None:
         print_lines([f"state file {entry.path} is not damaged, so there is nothing to repair"])
         return 0
@@ -145,7 +145,7 @@ def _repair(node: NodeState, entry: ClaimFile) -> int:
     return 0
 
 
-def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
+def _forget(node: DriverState, entry: ClaimFile, *, sure: bool) -> int:
     spec = node.spec(entry)
     if not sure:
         print_lines([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
@@ -176,7 +176,7 @@ def _meaning(entry: ClaimFile, spec: Path, had_spec: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
+def _locked(node: DriverState, entry: ClaimFile) -> Iterator[bool]:
     """Hold the claim's lock, and the driver's instance lock if no driver runs.
 
     Yields whether no driver runs; then none can start. SettingsError if a process uses the claim.

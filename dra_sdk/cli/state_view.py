@@ -54,7 +54,7 @@ class ClaimFile:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class DriverState:
     """What one driver has on this node.
 
     driver: the driver's name.
@@ -143,7 +143,7 @@ def _device(held: HeldDevice) -> dict[str, Any]:
     return {"request": held.request, "pool": held.pool, "device": held.name} | shared
 
 
-def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
+def choices(node: DriverState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
     """Yield what a damaged file means, and the commands for it."""
     if entry.state:
         yield f"  It belongs to {entry.state}: no other claim gets {entry.devices or 'its devices'}."

@@ -20,7 +20,7 @@ from dra_sdk.cli.arguments import REPEATED, Commands, add_output, opened_host_ro
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, Color, has_colors, print_json, print_notes, print_table, printable, terminal_width
+from dra_sdk.cli.output import CLEAR, Color, has_colors, print_json, print_notes, print_table, terminal_width
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
@@ -30,7 +30,7 @@ from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.texts import counted
+from dra_sdk.texts import counted, printable
 from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, unknown_devices, usage_summary
 from dra_sdk.tools.usage.table import NONE, usage_json, usage_table

@@ -23,7 +23,7 @@ from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.input import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.live_cluster import add_label_flag
 from dra_sdk.cli.output import print_lines, print_notes
-from dra_sdk.cli.validation_report import FORMATS, Finding, report
+from dra_sdk.cli.validation_report import FORMATS, ValidationFinding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.texts import counted
@@ -134,7 +134,7 @@ class _Validation:
     not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     older: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ValidationFinding] = field(default_factory=list)
     objects: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -146,7 +146,7 @@ class _Validation:
         """Check the CEL rules of a configuration class; print a note about what the class refuses beyond them."""
         comparison, (file, line) = compare(config), _source(config)
         self.problems += len(comparison.errors)
-        self.findings += [Finding(file, line, config.kind, "", error) for error in comparison.errors]
+        self.findings += [ValidationFinding(file, line, config.kind, "", error) for error in comparison.errors]
         if comparison.notices:
             more = f" (and {len(comparison.notices) - 1} more)" if len(comparison.notices) > 1 else ""
             print_notes([f"{comparison.notices[0]}{more}"])
@@ -157,7 +157,7 @@ class _Validation:
             documents = read_file(name).documents
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
-            self.findings.append(Finding(file_title(name), 1, "", "", str(error)))
+            self.findings.append(ValidationFinding(file_title(name), 1, "", "", str(error)))
             print_lines([f"dra-sdk: {error}"], sys.stderr)
             return
         if not any(document.value is not None for document in documents):
@@ -193,7 +193,9 @@ class _Validation:
             for problem in dropped(obj, self.profile)
         ]
         lines = [
-            Finding(file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level)
+            ValidationFinding(
+                file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level
+            )
             for name, text, level in findings
         ]
         self.findings += sorted(lines, key=lambda finding: finding.line)

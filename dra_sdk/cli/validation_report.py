@@ -12,14 +12,14 @@ from importlib.metadata import version
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from dra_sdk.cli.output import printable
+from dra_sdk.texts import printable
 
 FORMATS: Final = ("text", "json", "sarif", "junit")
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ValidationFinding:
     """One problem or warning.
 
     file: the file.
@@ -42,7 +42,7 @@ class Finding:
         return printable(": ".join([*filter(None, parts), self.text]))
 
 
-def report(findings: Sequence[Finding], checked: Sequence[tuple[str, str]], output: str) -> str:
+def report(findings: Sequence[ValidationFinding], checked: Sequence[tuple[str, str]], output: str) -> str:
     """Return the findings in a format of FORMATS; `checked` has file and title of each object, for JUnit's cases."""
     if output == "text":
         return "".join(f"{finding}\n" for finding in findings if finding.object)  # stderr has the other files
@@ -54,7 +54,7 @@ def report(findings: Sequence[Finding], checked: Sequence[tuple[str, str]], outp
     return json.dumps(document, indent=2) + "\n"
 
 
-def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
+def _sarif(findings: Sequence[ValidationFinding]) -> dict[str, object]:
     driver = {"name": "dra-sdk validate", "version": version("dra-sdk"), "rules": [{"id": "resource.k8s.io"}]}
     results = [
         {
@@ -70,7 +70,7 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
     return {"version": "2.1.0", "$schema": _SARIF_SCHEMA, "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _junit(findings: Sequence[Finding], checked: Sequence[tuple[str, str]]) -> str:
+def _junit(findings: Sequence[ValidationFinding], checked: Sequence[tuple[str, str]]) -> str:
     cases = list(dict.fromkeys([*checked, *((finding.file, finding.object) for finding in findings)]))
     lines = []
     failed = 0

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pluggy
 
@@ -40,6 +40,7 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.step import Step
 
 _NOTHING_LEFT: Final = object()
+_T = TypeVar("_T")
 
 
 class _Manager(pluggy.PluginManager):
@@ -168,21 +169,14 @@ class Driver:
         """Return the lines of `dra_top`. HookError."""
         with self._running("dra_top"):
             answer: object = self._manager.hook.dra_top(node=node, held=held)
-        lines = list(self._iterated("dra_top", answer, "lines of text"))
-        texts = [line for line in lines if isinstance(line, str)]
-        if len(texts) < len(lines):
-            raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
-        return texts
+        return self._all("dra_top", answer, str, "lines of text")
 
     def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
         """Return the values of `dra_metrics`. HookError."""
         with self.steps.measure("dra_metrics"):
             with self._running("dra_metrics"):
                 answer: object = self._manager.hook.dra_metrics(node=node, held=held)
-            values = list(self._iterated("dra_metrics", answer, "gauges"))
-        gauges = [value for value in values if isinstance(value, Gauge)]
-        if len(gauges) < len(values):
-            raise HookError(f"dra_metrics of {self._name} yielded {_described(values, values)}; want Gauge values only")
+            gauges = self._all("dra_metrics", answer, Gauge, "Gauge values")
         if problem := gauges_problem(gauges):
             raise HookError(f"dra_metrics of {self._name}: {problem}")
         return gauges
@@ -290,6 +284,14 @@ class Driver:
             if isinstance(answer, Generator):
                 with self._running(hook):
                     answer.close()
+
+    def _all(self, hook: str, answer: object, kind: type[_T], wanted: str) -> list[_T]:
+        """Return the items of a hook's answer, all of one type."""
+        items = list(self._iterated(hook, answer, wanted))
+        typed = [item for item in items if isinstance(item, kind)]
+        if len(typed) < len(items):
+            raise HookError(f"{hook} of {self._name} yielded {_described(items, items)}; want {wanted} only")
+        return typed
 
 
 class _AuthorCode:

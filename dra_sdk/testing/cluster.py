@@ -18,7 +18,7 @@ from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
-from dra_sdk.wire.validation import CompileCel, sentence, title, validate
+from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
 from dra_sdk.wire.validation.decoding import decoded, without_disabled
 from dra_sdk.wire.validation.problems import ProblemType
 
@@ -62,8 +62,11 @@ class FakeCluster:
         for version in versions:
             profile = ServerProfile.of(version)
             for raw_slice in _new_slices(pools, self._driver, self._node.name, profile):
-                problems = _slice_problems(raw_slice, profile)
-                refused += [f"Kubernetes {version}: {problem}" for problem in problems]
+                # A field that a server does not know is no problem, because it drops the field.
+                problems = [
+                    problem for problem in _checked(raw_slice, profile)[1] if problem.type is not ProblemType.UNKNOWN
+                ]
+                refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}" for problem in problems]
         return refused
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
@@ -127,21 +130,20 @@ def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: 
 
 
 def _stored(obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileCel | None = None) -> JSON:
-    """Return an object as a server stores it: with defaults, and without the fields that it drops.
+    """Return an object as a server stores it.
 
     InvalidObjectError with a sentence for each problem if the server would refuse the object or does not know a field.
     """
-    known, problems = decoded(obj, profile, _NOW)
-    kept = without_disabled(known or obj, None, profile)
-    problems += validate(kept, profile=profile, compile_cel=compile_cel) if known else []
+    kept, problems = _checked(obj, profile, compile_cel)
     if problems:
         raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
     return kept
 
 
-def _slice_problems(obj: JSON, profile: ServerProfile) -> list[str]:
-    """Why a server refuses a slice; a field that it does not know is no problem, because it drops the field."""
+def _checked(
+    obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileCel | None = None
+) -> tuple[JSON, list[Problem]]:
+    """Return an object with defaults and without the fields that a server drops, and its problems."""
     known, problems = decoded(obj, profile, _NOW)
-    if known is not None:
-        problems = validate(without_disabled(known, None, profile), profile=profile)
-    return [sentence(problem, obj) for problem in problems if problem.type is not ProblemType.UNKNOWN]
+    kept = without_disabled(known or obj, None, profile)
+    return kept, [*problems, *(validate(kept, profile=profile, compile_cel=compile_cel) if known else ())]

@@ -52,14 +52,12 @@ def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: b
 
 def tree(root: Path) -> Tree:
     """Return the files and links below a directory, to compare them."""
-    entries: Tree = {}
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_symlink():
-            entries[name] = str(path.readlink())
-        elif path.is_file():
-            entries[name] = path.read_bytes()
-    return entries
+    entries = sorted(_state(root).items())
+    return {
+        str(Path(path).relative_to(root)): content
+        for path, (mode, _, content) in entries
+        if stat.S_ISLNK(mode) or stat.S_ISREG(mode)
+    }
 
 
 def differences(before: Tree, after: Tree) -> list[str]:
@@ -176,7 +174,7 @@ def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
     status = 1
     try:
         killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
-        scenario.driver.start(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
+        scenario.driver.restart(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
         scenario.operate()

@@ -15,8 +15,8 @@ as a script that a test wrote with `FakeNode.file`; it runs without `chroot`, be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -100,17 +100,15 @@ class FakeEffects(SystemEffects):
         if timeout is not None:
             check_not_pending(self, path, text)
         failed = f"cannot write {text.strip()!r} to {path}"
-        fails = self._enter(f"write {path.relative_to(self.root)}", WriteError(f"{failed}: injected"))
-        if self._hangs(path, text):
+        with self._recorded(f"write {path.relative_to(self.root)}", WriteError(f"{failed}: injected")):
+            if not self._hangs(path, text):
+                self.written(path, text.strip())
+                return
             write = PendingWrite(path, text, os.getpid(), self.started(os.getpid()) or 0)
             hung = _HungWrite(write, Event())
             self._hung.append(hung)
             if not hung.released.wait(None if timeout is None else min(timeout, self.hang_seconds)):
                 raise WriteError(f"{failed}: the kernel did not return within {timeout:.0f} s")
-            return
-        self.written(path, text.strip())
-        if fails:
-            raise WriteError(f"{failed}: injected")
 
     def pending(self) -> list[PendingWrite]:
         """See `NodeEffects.pending`."""
@@ -122,27 +120,19 @@ class FakeEffects(SystemEffects):
 
     def run(self, command: Command) -> str:
         """See `NodeEffects.run`."""
-        error = CommandError(f"{command}: injected")
-        fails = self._enter(f"run {_short(command)}", error)
-        self.commands.append(command)
-        if len(self.calls) == self._hangs_at:
-            Event().wait(min(command.timeout, self.hang_seconds))
-            raise CommandError(f"{command}: no answer within {command.timeout:.0f} s")
-        output = self._changed(command) if _changes_machine(command) else super().run(_plain(command))
-        if fails:
-            raise error
-        return output
+        with self._recorded(f"run {_short(command)}", CommandError(f"{command}: injected")):
+            self.commands.append(command)
+            if len(self.calls) == self._hangs_at:
+                Event().wait(min(command.timeout, self.hang_seconds))
+                raise CommandError(f"{command}: no answer within {command.timeout:.0f} s")
+            return self._changed(command) if _changes_machine(command) else super().run(_plain(command))
 
     def start(self, command: Command, log: Path) -> int:
         """See `NodeEffects.start`."""
-        error = CommandError(f"{command}: injected")
-        fails = self._enter(f"start {_short(command)}", error)
-        self.commands.append(command)
-        marked = {**command.env, _NODE: str(self.root)}
-        pid = super().start(replace(_plain(command), env=marked, cgroups=()), log)
-        if fails:
-            raise error
-        return pid
+        with self._recorded(f"start {_short(command)}", CommandError(f"{command}: injected")):
+            self.commands.append(command)
+            marked = {**command.env, _NODE: str(self.root)}
+            return super().start(replace(_plain(command), env=marked, cgroups=()), log)
 
     def bind(self, path: Path, address: str) -> None:
         """Do what the kernel does when an address is written to the file `bind` of a PCI driver."""
@@ -180,13 +170,16 @@ class FakeEffects(SystemEffects):
         """Return the device node of a function's IOMMU group."""
         return self.root / "dev/vfio" / (device / "iommu_group").readlink().name
 
-    def _enter(self, call: str, error: Exception) -> bool:
-        """Record a call; True if it must fail after its effect. Raises `error` if it fails before."""
+    @contextmanager
+    def _recorded(self, call: str, error: Exception) -> Iterator[None]:
+        """Record a call, whose effect is the block; raise `error` before or after it if the call must fail."""
         self.calls.append(call)
-        fails = len(self.calls) == self._fails_at
-        if fails and not self._after:
+        fails, after = len(self.calls) == self._fails_at, self._after
+        if fails and not after:
             raise error
-        return fails
+        yield
+        if fails:
+            raise error
 
     def _hangs(self, path: Path, text: str) -> bool:
         if len(self.calls) == self._hangs_at:

@@ -102,8 +102,8 @@ class DriverHarness:
 
     # -- starting
 
-    def start(self, files: Files | None = None) -> None:
-        """Start as a new process does: with a new driver, and only the knowledge that is on disk."""
+    def restart(self, files: Files | None = None) -> None:
+        """End the process and start a new one: with a new driver, and only the knowledge that is on disk."""
         if self._runtime:
             self._runtime.disconnect()
         self._load()
@@ -131,17 +131,13 @@ class DriverHarness:
         if self._runtime:
             self._connect(self._runtime)
 
-    def restart(self) -> None:
-        """End the process and start it again."""
-        self.start()
-
     def reboot(self) -> None:
         """Reboot the node: new boot ID, no CDI specs, new process."""
         if self._runtime:
             self._runtime.disconnect()
             self._runtime.clear()
         self.node.reboot()
-        self.start()
+        self.restart()
 
     @property
     def info(self) -> DriverInfo:

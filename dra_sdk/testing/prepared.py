@@ -43,8 +43,7 @@ class ContainerView:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables."""
-        pairs = (variable.partition("=") for variable in self.oci.get("process", {}).get("env", []))
-        return {name: value for name, _, value in pairs}
+        return dict(variable.partition("=")[::2] for variable in self.oci.get("process", {}).get("env", []))
 
     @property
     def devices(self) -> dict[str, JSON]:

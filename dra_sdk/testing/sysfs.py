@@ -119,7 +119,7 @@ class FakeMachine:
 
     def write(self, root: Path) -> Host:
         """Write the machine under `root`, which is empty or does not exist; the Host that reads it."""
-        writer = _Writer(root)
+        writer = _TreeWriter(root)
         _write_cpus(self, writer)
         _write_memory(self, writer)
         _write_pci(self, writer)
@@ -174,7 +174,7 @@ def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) ->
     return FakeMachine(cpus=(*(replace(cpu, cluster=cpu.core) for cpu in performance), *clustered))
 
 
-class _Writer:
+class _TreeWriter:
     """Writes files under `root`. A large machine has ten thousand files, so each directory is made only once."""
 
     def __init__(self, root: Path) -> None:
@@ -203,7 +203,7 @@ def _ids(cpus: Iterable[FakeCpu]) -> str:
     return format_cpuset(cpu.id for cpu in cpus)
 
 
-def _write_cpus(machine: FakeMachine, writer: _Writer) -> None:
+def _write_cpus(machine: FakeMachine, writer: _TreeWriter) -> None:
     base = "sys/devices/system/cpu"
     online = [cpu for cpu in machine.cpus if cpu.online]
     writer.text(f"{base}/present", _ids(machine.cpus))
@@ -224,7 +224,7 @@ def _write_cpus(machine: FakeMachine, writer: _Writer) -> None:
         _write_cpu(machine, writer, cpu, online)
 
 
-def _write_cpu(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, online: list[FakeCpu]) -> None:
+def _write_cpu(machine: FakeMachine, writer: _TreeWriter, cpu: FakeCpu, online: list[FakeCpu]) -> None:
     base = f"sys/devices/system/cpu/cpu{cpu.id}"
     core = _ids(other for other in online if other.core == cpu.core)
     topology = {
@@ -246,7 +246,7 @@ def _write_cpu(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, online: list
         writer.link(f"{base}/node{cpu.numa_node}", f"sys/devices/system/node/node{cpu.numa_node}")
 
 
-def _write_caches(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, core: str, online: list[FakeCpu]) -> None:
+def _write_caches(machine: FakeMachine, writer: _TreeWriter, cpu: FakeCpu, core: str, online: list[FakeCpu]) -> None:
     levels = {0: (1, core, cpu.core), 2: (2, core, cpu.core)}
     if cpu.l3 is not None:
         levels[3] = (3, _ids(other for other in online if other.l3 == cpu.l3), cpu.l3)
@@ -258,7 +258,7 @@ def _write_caches(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, core: str
             writer.text(f"{base}/id", number)
 
 
-def _write_memory(machine: FakeMachine, writer: _Writer) -> None:
+def _write_memory(machine: FakeMachine, writer: _TreeWriter) -> None:
     sockets = {cpu.numa_node: cpu.socket for cpu in machine.cpus}
     nodes = sorted(sockets)
     if not machine.numa:
@@ -282,13 +282,13 @@ def _distance(sockets: Mapping[int, int], node: int, other: int) -> int:
     return 12 if sockets[node] == sockets[other] else 21
 
 
-def _write_hugepages(machine: FakeMachine, writer: _Writer, base: str) -> None:
+def _write_hugepages(machine: FakeMachine, writer: _TreeWriter, base: str) -> None:
     for size, pages in machine.hugepages.items():
         for name in ("nr_hugepages", "free_hugepages"):
             writer.text(f"{base}/hugepages-{size // 1024}kB/{name}", pages)
 
 
-def _write_pci(machine: FakeMachine, writer: _Writer) -> None:
+def _write_pci(machine: FakeMachine, writer: _TreeWriter) -> None:
     virtual: dict[str, list[FakePci]] = {}
     for function in machine.pci:
         if function.physical_function is not None:
@@ -316,7 +316,7 @@ def _nodes_of_root(machine: FakeMachine, root: str) -> set[int]:
     return nodes or {cpu.numa_node for cpu in machine.cpus}
 
 
-def _write_function(writer: _Writer, function: FakePci, base: str) -> None:
+def _write_function(writer: _TreeWriter, function: FakePci, base: str) -> None:
     for name, value in {
         "vendor": f"{function.vendor:#06x}",
         "device": f"{function.device:#06x}",

@@ -553,7 +553,7 @@ LIT = Gauge("lamp_lit", "Lamps that are lit", 2, {"room": "hall"})
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (None, "dra_metrics of driver lamp.example.com returned None, want gauges"),
+        (None, "dra_metrics of driver lamp.example.com returned None, want Gauge values"),
         ([LIT, 3], r"yielded \['Gauge', 'int'\]; want Gauge values only"),
         (
             [replace(LIT, name="dra_sdk_lit")],

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from dra_sdk.texts import counted
+from dra_sdk.texts import counted, printable
 from dra_sdk.tools.conformance.check import Result, Severity, Status
 from dra_sdk.tools.conformance.checks import BY_LEVEL
 
@@ -117,8 +117,8 @@ def failure_lines(result: Result) -> Iterator[str]:
     yield from _wrapped(f"contract: {check.contract}", "  ")
     yield from _wrapped(f"source: {check.source}", "  ")
     first, *others = result.reason.splitlines() or ["(no reason)"]
-    yield from _wrapped(f"found: {_printable(first)}", "  ")
-    yield from (f"    {_printable(line)}" for line in others)
+    yield from _wrapped(f"found: {printable(first)}", "  ")
+    yield from (f"    {printable(line)}" for line in others)
     for name, value in result.evidence:
         yield from _wrapped(f"{name}: {_shortened(value)}", "    ")
 
@@ -129,7 +129,7 @@ def _row(result: Result) -> Iterator[str]:
         word = "failed"
     yield f"  {result.check.id:<11}{word:<9}{result.check.severity:<8}{result.check.title}"
     if result.status in {Status.NOT_APPLICABLE, Status.NOT_RUN}:
-        yield from _wrapped(_printable(result.reason.partition("\n")[0]), " " * 30)
+        yield from _wrapped(printable(result.reason.partition("\n")[0]), " " * 30)
 
 
 def _score_lines(report: Report) -> Iterator[str]:
@@ -149,13 +149,8 @@ def _wrapped(text: str, indent: str) -> Iterator[str]:
 
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = _printable(" ".join(text.split()))
+    text = printable(" ".join(text.split()))
     return text if len(text) <= EVIDENCE_LENGTH else f"{text[:EVIDENCE_LENGTH]}…"
-
-
-def _printable(text: str) -> str:
-    """Return the text on one line, with control characters escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 # -- JSON
