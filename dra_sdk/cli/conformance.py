@@ -138,12 +138,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _check_flags(arguments: argparse.Namespace) -> None:
     """SettingsError for flags that would be ignored, or fail only after minutes of checks."""
-    if not (arguments.driver or arguments.command or arguments.registry):
-        raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
     if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
         raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
-    if arguments.registry and arguments.nri:
-        raise SettingsError("--nri needs --driver or --command: the NRI plugin must connect to the kit's runtime")
     if arguments.registry and not is_directory(arguments.registry):
         raise SettingsError(f"--registry {arguments.registry} is not a directory; a kubelet creates plugins_registry")
     for path in filter(None, (arguments.junit, arguments.json)):

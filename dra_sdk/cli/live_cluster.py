@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dra_sdk.cli.arguments import Parser, from_text, positive_seconds
@@ -26,23 +25,20 @@ if TYPE_CHECKING:
 CALM_SECONDS: Final = 0.5
 """After a change, the answer is found again when nothing else has changed for this time."""
 LONGEST_CALM_SECONDS: Final = 5.0
-_COLLECTIONS: Final = MappingProxyType(
-    {
-        "Node": paths.nodes(),
-        "Pod": paths.pods(),
-        "ResourceSlice": paths.resource_slices(),
-        "DeviceClass": paths.device_classes(),
-        "ResourceClaim": paths.resource_claims(),
-        "ResourceClaimTemplate": paths.resource_claim_templates(),
-    }
+_KINDS: Final = (
+    ("Node", "v1", paths.nodes()),
+    ("Pod", "v1", paths.pods()),
+    ("ResourceSlice", paths.API_VERSION, paths.resource_slices()),
+    ("DeviceClass", paths.API_VERSION, paths.device_classes()),
+    ("ResourceClaim", paths.API_VERSION, paths.resource_claims()),
+    ("ResourceClaimTemplate", paths.API_VERSION, paths.resource_claim_templates()),
 )
-_CORE_KINDS: Final = frozenset({"Node", "Pod"})
+"""Kind, API version and collection of what every server has."""
 _OF_PREEMPTION: Final = (
     ("PriorityClass", "scheduling.k8s.io/v1", paths.priority_classes()),
     ("PodDisruptionBudget", "policy/v1", paths.pod_disruption_budgets()),
 )
-"""Kind, API version and collection of what decides about preemption; a server of tests may not have them."""
-_TAINT_RULE: Final = "DeviceTaintRule"
+"""What decides about preemption; a server of tests may not have them."""
 
 
 def add_connection_flags(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +102,8 @@ class LiveCluster:
     namespace: the namespace of objects and names that have none.
     """
 
-    def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str) -> None:
-        self._collections = collections
+    def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str, *, follow: bool) -> None:
+        self._collections, self._follow = collections, follow
         self.kinds = kinds
         self._name = name
         self.version = ""
@@ -122,10 +118,14 @@ class LiveCluster:
         ]
         return ObjectSource(self._name, [Document(obj) for obj in objects], stored=True)
 
-    def changes(self, timeout: float | None) -> Iterator[None]:
-        """Yield after each change; end after `timeout` seconds. ApiError if the cluster cannot be followed any more."""
+    def moments(self, timeout: float | None = None) -> Iterator[None]:
+        """Yield at once and, if the cluster is followed, after each change until `timeout` seconds are over.
+
+        ApiError if it cannot be followed any more.
+        """
+        yield
         end = None if timeout is None else monotonic() + timeout
-        while True:
+        while self._follow:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 return
@@ -145,26 +145,19 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
     client = KubeClient.connect(arguments.kubeconfig, context=context)
     try:
         version = str(client.get("/version").get("gitVersion", ""))
-        kinds = {
-            kind: ("v1" if kind in _CORE_KINDS else paths.API_VERSION, path) for kind, path in _COLLECTIONS.items()
-        }
-        for kind, api_version, path in _OF_PREEMPTION:
-            with suppress(NotFoundError):
-                client.get(path, {"limit": "1"})
-                kinds[kind] = (api_version, path)
+        kinds = {kind: (api_version, path) for kind, api_version, path in _KINDS}
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
-        for rule_version in ServerProfile.of(version).taint_rule_versions():
-            api_version = f"{paths.GROUP}/{rule_version}"
-            try:
-                client.get(paths.device_taint_rules(api_version), {"limit": "1"})
-            except NotFoundError:
-                continue
-            kinds[_TAINT_RULE] = (api_version, paths.device_taint_rules(api_version))
-            break
+        rules = [f"{paths.GROUP}/{rule_version}" for rule_version in ServerProfile.of(version).taint_rule_versions()]
+        rule_kinds = [("DeviceTaintRule", rule, paths.device_taint_rules(rule)) for rule in rules]
+        for kind, api_version, path in (*_OF_PREEMPTION, *rule_kinds):
+            if kind not in kinds:
+                with suppress(NotFoundError):
+                    client.get(path, {"limit": "1"})
+                    kinds[kind] = (api_version, path)
         collections = Collections(client, [path for _, path in kinds.values()])
         try:
             collections.start(follow=follow)
-            cluster = LiveCluster(collections, kinds, client.server)
+            cluster = LiveCluster(collections, kinds, client.server, follow=follow)
             cluster.version, cluster.namespace = version, namespace
             yield cluster
         finally:
@@ -176,6 +169,13 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
 # -- what -n and -l choose
 
 
+def labels_of(obj: object) -> dict[str, str]:
+    """Return the labels of an object, none if it is not one."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
 def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> SchedulingOutcome:
     """Return the outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
     namespace: str = arguments.namespace
@@ -184,9 +184,7 @@ def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> Sched
         return outcome
 
     def matches(key: ObjectKey, obj: dict[str, object] | None) -> bool:
-        metadata = (obj or {}).get("metadata")
-        given = metadata.get("labels") if isinstance(metadata, dict) else None
-        return (not namespace or key[0] == namespace) and labels_match(labels, given)
+        return (not namespace or key[0] == namespace) and labels_match(labels, labels_of(obj))
 
     def keeps_pod(pod: PodPlacement) -> bool:
         return matches(pod.pod, outcome.snapshot.pods_by_key.get(pod.pod))

@@ -84,14 +84,12 @@ def _planned(result: JSON) -> HeldDevice:
 
 def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
     """Yield what is not placed, with the reasons."""
-    left = MAX_EXPLANATIONS
-    for pod in outcome.unplaced:
-        left -= 1
-        reason = _pod_explanation(outcome, pod.pod) if left >= 0 else pod.reason
+    for number, pod in enumerate(outcome.unplaced):
+        reason = _pod_explanation(outcome, pod.pod) if number < MAX_EXPLANATIONS else pod.reason
         yield NotPlaced(f"pod {display_name(pod.pod)}", reason)
-    for claim in outcome.unallocated:
-        left -= 1
-        reason = _explanation(explain_outcome(outcome, claim.claim)) if left >= 0 else claim.reason
+    for number, claim in enumerate(outcome.unallocated, len(outcome.unplaced)):
+        explained = number < MAX_EXPLANATIONS
+        reason = _explanation(explain_outcome(outcome, claim.claim)) if explained else claim.reason
         yield NotPlaced(f"claim {display_name(claim.claim)}", reason)
 
 

@@ -198,8 +198,7 @@ def _readings(arguments: argparse.Namespace) -> Generator[list[Mapping[str, Any]
     """Yield the slices, claims and nodes: once, after each change, or again and again. To be closed."""
     if not (arguments.here or arguments.files) and not arguments.interval:
         with opened_cluster(arguments, follow=arguments.watch) as cluster:
-            yield _valid_objects([cluster.source()], cluster.version)
-            for _ in cluster.changes(None) if arguments.watch else ():
+            for _ in cluster.moments():
                 yield _valid_objects([cluster.source()], cluster.version)
         return
     pause = arguments.interval or (WATCH_SECONDS if arguments.watch else 0)

@@ -21,7 +21,7 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import REPEATED, Commands, add_output, add_server_flags
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.input import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
-from dra_sdk.cli.live_cluster import add_label_flag
+from dra_sdk.cli.live_cluster import add_label_flag, labels_of
 from dra_sdk.cli.output import print_lines, print_notes
 from dra_sdk.cli.validation_report import FORMATS, ValidationFinding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
@@ -169,7 +169,7 @@ class _Validation:
         self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
-        if self.labels and not labels_match(self.labels, _labels(obj)):
+        if self.labels and not labels_match(self.labels, labels_of(obj)):
             return
         if isinstance(obj, dict) and self._is_ignored(obj):
             self.ignored[str(obj["kind"])] += 1
@@ -261,12 +261,6 @@ def _source(config: type[OpaqueConfig]) -> tuple[str, int]:
         return inspect.getsourcefile(config) or config.__module__, inspect.getsourcelines(config)[1]
     except (OSError, TypeError):
         return config.__module__, 1
-
-
-def _labels(obj: Any) -> dict[str, str]:
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    return labels if isinstance(labels, dict) else {}
 
 
 def _is_resource(obj: dict[str, Any]) -> bool:

@@ -74,9 +74,9 @@ class Target:
     def open(self) -> Iterator[Run]:
         """Provide a run until the context ends; SettingsError if the driver or the API server cannot be reached."""
         if sum(map(bool, (self.driver, self.command, self.registry))) != 1:
-            raise SettingsError("give exactly one of a driver's name, a command and a registration directory")
+            raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
         if self.nri and self.registry:
-            raise SettingsError("NRI needs a driver's name or a command: the plugin must connect to the kit's runtime")
+            raise SettingsError("--nri needs --driver or --command: the NRI plugin must connect to the kit's runtime")
         launcher, name = self._launcher()
         template = read_claim_template(self.claim) if self.claim else ClaimTemplate()
         with self._environment() as opened:

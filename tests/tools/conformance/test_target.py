@@ -94,12 +94,12 @@ def test_a_registry_without_a_driver_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"driver": "cpu", "command": "x"}])
 def test_exactly_one_driver_must_be_given(given: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="give exactly one of"):
+    with pytest.raises(SettingsError, match="name the driver: --driver"):
         _open(Target(**given))  # type: ignore[arg-type]
 
 
 def test_an_nri_plugin_must_be_started_by_the_kit() -> None:
-    with pytest.raises(SettingsError, match="NRI needs a driver's name or a command"):
+    with pytest.raises(SettingsError, match="--nri needs --driver or --command"):
         _open(Target(registry=Path("/r"), nri=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import Final
 
 from dra_sdk.tools.conformance.check import Level
@@ -66,13 +67,10 @@ def concurrent_calls_for_one_claim(run: Run) -> None:
     """Concurrent calls for the same claim prepare it once and get the same answer."""
     claim = run.claims.create_one()
     version = run.instance.version
-    connections = [run.instance.connect_service() for _ in range(CONCURRENT_CALLS)]
-    try:
-        with ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
-            answers = list(pool.map(lambda connection: connection.prepare([claim.ref], version), connections))
-    finally:
-        for connection in connections:
-            connection.channel.close()
+    with ExitStack() as stack, ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
+        opened = [closing(run.instance.connect_service()) for _ in range(CONCURRENT_CALLS)]
+        connections = [stack.enter_context(connection) for connection in opened]
+        answers = list(pool.map(lambda connection: connection.prepare([claim.ref], version), connections))
     first, *others = [accepted(answer, [claim])[claim.ref.uid] for answer in answers]
     expect(all(first.equivalent(other) for other in others), "the answers differ")
     run.expect_defined(first.cdi_ids, "afterwards")

@@ -11,7 +11,7 @@ from typing import Final
 from dra_sdk.tools.conformance.allocatable import published_devices
 from dra_sdk.tools.conformance.cdi import InjectedEdits
 from dra_sdk.tools.conformance.check import Level
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotRunError, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotRunError, expect, expect_ok
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.scheduling.allocator import AllocationError
 
@@ -25,8 +25,8 @@ def driver_registration(run: Run) -> None:
     """The driver registers with the kubelet over the plugin's gRPC interface."""
     instance = run.instance
     expect(instance.info.type == "DRAPlugin", f"type is {instance.info.type!r}, not that of a DRA driver")
-    expect(instance.registration.ok, f"NotifyRegistrationStatus: {instance.registration.status}")
-    expect(instance.first_prepare.ok, f"the service: {instance.first_prepare.status}")
+    expect_ok(instance.registration, "NotifyRegistrationStatus")
+    expect_ok(instance.first_prepare, "the service")
 
 
 @KEP5970.must("KEP-002", f"{_SCOPE} 2")

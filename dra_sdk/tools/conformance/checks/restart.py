@@ -11,7 +11,7 @@ from typing import Final
 from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError, Instance
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect, expect_ok
 from dra_sdk.tools.conformance.run import Run, accepted, slice_versions
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse
 
@@ -145,7 +145,7 @@ def _expect_working(run: Run, start: Callable[[], Instance]) -> None:
         instance = start()
     except DriverNotRunningError as error:
         raise CheckFailedError(str(error)) from error
-    expect(instance.registration.ok, f"NotifyRegistrationStatus: {instance.registration.status}")
+    expect_ok(instance.registration, "NotifyRegistrationStatus")
     run.prepare(run.claims.create_one())
 
 
@@ -161,8 +161,7 @@ def two_instances_serve(run: Run) -> None:
         expect(old.service_socket != new.service_socket, f"both instances serve at {old.service_socket}")
         for instance in (old, new):
             name = instance.registration_socket.name
-            answer = instance.prepare([])
-            expect(answer.ok, f"{name}: {answer.status}")
+            expect_ok(instance.prepare([]), name)
             expect(instance.registration_socket.exists(), f"{name} no longer exists")
 
 
