@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from types import TracebackType
+from traceback import walk_tb
 from typing import ClassVar, Final
 
 from dra_sdk.texts import printable
@@ -165,17 +165,15 @@ def raised_at(error: BaseException) -> str:
     """
     if isinstance(error, DraError):
         return ""
-    frames = [frame for frame in _frames(error.__traceback__) if frame[0] not in _NOT_THE_AUTHORS]
+    frames = [frame for frame in _frames(error) if frame[0] not in _NOT_THE_AUTHORS]
     lines = [(file, line) for package, file, line in frames if package == frames[0][0]]
     return f" ({lines[-1][0].rpartition('/')[2]}, line {lines[-1][1]})" if lines else ""
 
 
-def _frames(frame: TracebackType | None) -> Iterator[tuple[str, str, int]]:
-    """Package, file and line of each call, outermost first."""
-    while frame is not None:
-        package = str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]
-        yield package, frame.tb_frame.f_code.co_filename, frame.tb_lineno
-        frame = frame.tb_next
+def _frames(error: BaseException) -> Iterator[tuple[str, str, int]]:
+    """Yield package, file and line of each call, outermost first."""
+    for frame, line in walk_tb(error.__traceback__):
+        yield str(frame.f_globals.get("__name__")).partition(".")[0], frame.f_code.co_filename, line
 
 
 def one_line(text: str, limit: int) -> str:

@@ -48,28 +48,23 @@ def run(arguments: argparse.Namespace) -> int:
     from dra_sdk.tools.node_archive import MANIFEST, capture, write_archive  # noqa: PLC0415 (when it runs)
 
     check_host_root(arguments.host_root)
-    patterns = [
-        *arguments.include,
-        *(pattern for name in arguments.driver for pattern in load_driver(name).info.capture),
-    ]
-    captured = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
+    patterns = list(arguments.include)
+    for name in arguments.driver:
+        patterns += load_driver(name).info.capture
+    tree = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
     try:
-        write_archive(captured, arguments.output)
+        write_archive(tree, arguments.output)
     except OSError as error:
         raise SettingsError(f"cannot write {arguments.output}: {error.strerror}") from error
     parts = [
-        counted(len(captured.files), "file"),
-        counted(len(captured.devices), "device node"),
-        f"{captured.size >> 10} KiB",
+        counted(len(tree.files), "file"),
+        counted(len(tree.devices), "device node"),
+        f"{tree.size >> 10} KiB",
     ]
-    ids = (
-        "identifiers are the real ones"
-        if captured.with_ids
-        else f"{counted(captured.identifiers, 'identifier')} replaced"
-    )
+    ids = "identifiers are the real ones" if tree.with_ids else f"{counted(tree.identifiers, 'identifier')} replaced"
     print(f"{arguments.output}: {', '.join(parts)}; {ids}")
-    reasons = Counter(captured.left_out.values()).most_common()
+    reasons = Counter(tree.left_out.values()).most_common()
     print_lines((f"left out: {counted(number, 'path')}: {reason}" for reason, number in reasons), sys.stderr)
     if reasons:
         print(f"{MANIFEST} in the archive names them", file=sys.stderr)
-    return 0 if captured.complete else 1
+    return 0 if tree.complete else 1

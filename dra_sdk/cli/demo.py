@@ -104,9 +104,7 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
     """Show the published devices; the following steps use the first one."""
     _print_step(f"1. Describe: {driver} runs, is registered with the kubelet, and publishes the devices it found.")
     published = cluster.wait_slices(driver, slices)
-    devices: list[JSON] = [
-        device for published_slice in published for device in published_slice["spec"].get("devices", [])
-    ]
+    devices: list[JSON] = [device for raw_slice in published for device in raw_slice["spec"].get("devices", [])]
     if not devices:
         print("   It found no device, so there is nothing to request.")
         return []

@@ -15,8 +15,8 @@ from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_json, print_objects, print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
-from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, origin
+from dra_sdk.loader.contract import HOOKS, PREFIX
 from dra_sdk.model.config import json_schema
 from dra_sdk.tools.configuration.policy import config_policy
 
@@ -69,11 +69,5 @@ def _row(entry_point: EntryPoint) -> tuple[bool, str, str, str, str]:
         driver = load_driver(entry_point.name)
     except (DriverLoadError, SettingsError) as error:
         return False, entry_point.name, "-", origin(entry_point), f"does not load: {error}"
-    hooks = [name for name in vars(DriverHooks) if name.startswith("dra_") and driver.implements(name)]
-    return (
-        True,
-        entry_point.name,
-        driver.info.name,
-        origin(entry_point),
-        " ".join(hook.removeprefix("dra_") for hook in hooks),
-    )
+    hooks = [hook.removeprefix(PREFIX) for hook in HOOKS if driver.implements(hook)]
+    return True, entry_point.name, driver.info.name, origin(entry_point), " ".join(hooks)

@@ -22,7 +22,6 @@ from dra_sdk.cli.live_cluster import (
 )
 from dra_sdk.cli.progress import phase
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
-from dra_sdk.node.runtime.settings import node_name
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.tools.scheduling.cluster.list_files import read_list
@@ -185,7 +184,7 @@ def add_scenario_flags(parser: Parser) -> None:
     parser.add_argument(
         "--node",
         **REPEATED,
-        type=from_text(node_name),
+        type=from_text(_node_name),
         metavar="NAME",
         help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
     )
@@ -258,6 +257,12 @@ def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterat
 
         for driver in opened_drivers(arguments):
             yield from discovered_slices(driver, profile)
+
+
+def _node_name(text: str) -> str:
+    from dra_sdk.node.runtime.settings import node_name  # noqa: PLC0415 (imports the node's half)
+
+    return node_name(text)
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

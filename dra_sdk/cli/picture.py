@@ -94,9 +94,7 @@ def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
 
 
 def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
-    unsatisfiable = [
-        explanation for explanation in explain_pod_outcome(outcome, key).claims if not explanation.satisfiable
-    ]
+    unsatisfiable = [claim for claim in explain_pod_outcome(outcome, key).claims if not claim.satisfiable]
     return "\n".join(map(_explanation, unsatisfiable)) or outcome.pods_by_key[key].reason
 
 

@@ -56,15 +56,11 @@ def preemption_lines(outcome: SchedulingOutcome) -> list[str]:
     lines = []
     for preemption in outcome.preemptions:
         victims = [f"{display_name(key)} (priority {_priority(outcome.snapshot, key)})" for key in preemption.victims]
-        budgets = (
-            f"; {counted(preemption.violations, 'victim')} in spite of a PodDisruptionBudget"
-            if preemption.violations
-            else ""
-        )
         who = f"pod {display_name(preemption.pod)} (priority {preemption.priority})"
-        lines.append(
-            f"  {who} evicts {', '.join(victims)} from {preemption.node}, for {', '.join(preemption.missing)}{budgets}"
-        )
+        line = f"  {who} evicts {', '.join(victims)} from {preemption.node}, for {', '.join(preemption.missing)}"
+        if preemption.violations:
+            line += f"; {counted(preemption.violations, 'victim')} in spite of a PodDisruptionBudget"
+        lines.append(line)
     return ["Preemption:", *lines] if lines else []
 
 
@@ -77,13 +73,8 @@ def _priority(snapshot: Snapshot, key: ObjectKey) -> int:
 
 def fragmentation_lines(snapshot: Snapshot) -> list[str]:
     """Return a line for each driver with devices in use: what is free, in whole pieces of hardware and in parts."""
-    return [
-        _fragmentation_line(driver) for driver in driver_fragmentation(pool_fragmentation(snapshot)) if _in_use(driver)
-    ]
-
-
-def _in_use(fragmentation: Fragmentation) -> bool:
-    return fragmentation.whole < fragmentation.pieces
+    drivers = driver_fragmentation(pool_fragmentation(snapshot))
+    return [_fragmentation_line(driver) for driver in drivers if driver.whole < driver.pieces]
 
 
 def _fragmentation_line(fragmentation: Fragmentation) -> str:
@@ -135,12 +126,9 @@ def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = 
     suggestions = suggest_nodes(outcome, original, count)
     if not suggestions:
         return ["Would a new node help? No: no node like the existing ones would change anything."]
-    best = [
-        suggestion
-        for suggestion in suggestions
-        if len(suggestion.placed) == len(suggestions[0].placed) and suggestion.nodes == suggestions[0].nodes
-    ]
-    return [f"Would a new node help? {_advice(suggestions[0], [suggestion.like for suggestion in best])}"]
+    best = suggestions[0]
+    equal = [other for other in suggestions if (len(other.placed), other.nodes) == (len(best.placed), best.nodes)]
+    return [f"Would a new node help? {_advice(best, [suggestion.like for suggestion in equal])}"]
 
 
 def _advice(suggestion: NodeSuggestion, likes: Sequence[str]) -> str:
@@ -212,11 +200,8 @@ def plan_lines(plan: EvictionPlan) -> list[str]:
         lines.append("Fewer evictions would not do.")
     else:
         lines.append(f"The search ended at its limit, after {plan.trials} trials: fewer evictions may do.")
-    if rivals := [
-        display_name(eviction.pod)
-        for eviction in plan.evictions
-        if eviction.priority >= plan.priority and eviction.owner
-    ]:
+    important = (eviction for eviction in plan.evictions if eviction.priority >= plan.priority and eviction.owner)
+    if rivals := [display_name(eviction.pod) for eviction in important]:
         are = f"{shortened(rivals, MAX_NAMES)} {'are' if len(rivals) > 1 else 'is'}"
         lines.append(f"{are} at least as important, and may be back before the pod: scale it down first.")
     return [*lines, "What changes:", *(f"  {change_line(change)}" for change in plan.changes)]

@@ -87,11 +87,10 @@ class DriverState:
                 checkpoint = read_checkpoint(path)
             except FileNotFoundError:  # just unprepared
                 continue
-            yield (
-                ClaimFile(path, checkpoint.state, checkpoint)
-                if isinstance(checkpoint, Unreadable)
-                else ClaimFile(path, checkpoint, None)
-            )
+            if isinstance(checkpoint, Unreadable):
+                yield ClaimFile(path, checkpoint.state, checkpoint)
+            else:
+                yield ClaimFile(path, checkpoint, None)
 
     def spec(self, entry: ClaimFile) -> Path:
         """Return the path of the claim's CDI spec, which need not exist."""

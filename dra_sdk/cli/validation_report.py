@@ -72,18 +72,15 @@ def _sarif(findings: Sequence[ValidationFinding]) -> dict[str, object]:
 
 def _junit(findings: Sequence[ValidationFinding], checked: Sequence[tuple[str, str]]) -> str:
     cases = list(dict.fromkeys([*checked, *((finding.file, finding.object) for finding in findings)]))
+    errors = [finding for finding in findings if finding.level == "error"]
     lines = []
     failed = 0
     for file, name in cases:
-        errors = [
-            finding
-            for finding in findings
-            if (finding.file, finding.object) == (file, name) and finding.level == "error"
-        ]
-        failed += bool(errors)
+        own = [error for error in errors if (error.file, error.object) == (file, name)]
+        failed += bool(own)
         case = f"  <testcase classname={_attribute(file)} name={_attribute(name or file)}"
-        failures = [f"    <failure message={_attribute(str(finding))}/>" for finding in errors]
-        lines += [f"{case}>", *failures, "  </testcase>"] if errors else [f"{case}/>"]
+        failures = [f"    <failure message={_attribute(str(error))}/>" for error in own]
+        lines += [f"{case}>", *failures, "  </testcase>"] if own else [f"{case}/>"]
     head = f'<testsuite name="dra-sdk validate" tests="{len(cases)}" failures="{failed}">'
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *lines, "</testsuite>"]) + "\n"
 

@@ -103,10 +103,8 @@ def request(name: str = "device", **options: Any) -> JSON:
 
 def first_of(name: str, *alternatives: JSON) -> JSON:
     """Return a request for the first of these alternatives that can be allocated."""
-    return {
-        "name": name,
-        "firstAvailable": [{"name": alternative["name"], **alternative["exactly"]} for alternative in alternatives],
-    }
+    requests = [{"name": alternative["name"], **alternative["exactly"]} for alternative in alternatives]
+    return {"name": name, "firstAvailable": requests}
 
 
 def devices(

@@ -205,38 +205,29 @@ class NriNode:
 
     # -- pods and containers
 
-    def container(self, edits: JSON | None = None, *, name: str = "app", pod: str = "") -> pb.Container:
-        """Return a container that is not created yet, of a new pod unless `pod` names one; `edits`: CDI's OCI spec."""
+    def container(self, edits: JSON | None = None) -> pb.Container:
+        """Return a container of a new pod, not created yet, to which CDI has added the OCI spec `edits`."""
         number = next(self._numbers)
-        if not pod:
-            pod = f"{_ANY_ID + number:064x}"
-            self._ask(
-                self.runtime.run_pod,
-                pb.PodSandbox(
-                    id=pod,
-                    name=f"pod-{number}",
-                    uid=f"00000000-0000-4000-8000-{number:012}",
-                    namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
-                ),
-            )
+        pod = pb.PodSandbox(
+            id=f"{_ANY_ID + number:064x}",
+            name=f"pod-{number}",
+            uid=f"00000000-0000-4000-8000-{number:012}",
+            namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
+        )
+        self._ask(self.runtime.run_pod, pod)
         edits = edits or {}
         made = pb.Container(
             id=f"{2 * _ANY_ID + number:064x}",
-            pod_sandbox_id=pod,
-            name=name,
-            labels={"io.kubernetes.container.name": name},
+            pod_sandbox_id=pod.id,
+            name="app",
+            labels={"io.kubernetes.container.name": "app"},
             annotations={"conformance.example.com/kept": "yes"},
             args=["/app"],
             env=["PATH=/bin", "HOME=/root", *((edits.get("process") or {}).get("env") or ())],
         )
         made.mounts.add(destination="/etc/hosts", source="/etc/hosts", type="bind", options=["rbind", "ro"])
         for mount in edits.get("mounts") or ():
-            made.mounts.add(
-                destination=mount["destination"],
-                source=mount.get("source", ""),
-                type=mount.get("type", ""),
-                options=mount.get("options") or (),
-            )
+            made.mounts.add(**mount)
         resources = made.linux.resources
         resources.cpu.shares.value = 1024
         resources.memory.limit.value = _MEMORY
