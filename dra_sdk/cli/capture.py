@@ -56,11 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_archive(tree, arguments.output)
     except OSError as error:
         raise SettingsError(f"cannot write {arguments.output}: {error.strerror}") from error
-    parts = [
-        counted(len(tree.files), "file"),
-        counted(len(tree.devices), "device node"),
-        f"{tree.size >> 10} KiB",
-    ]
+    parts = [counted(len(tree.files), "file"), counted(len(tree.devices), "device node"), f"{tree.size >> 10} KiB"]
     ids = "identifiers are the real ones" if tree.with_ids else f"{counted(tree.identifiers, 'identifier')} replaced"
     print(f"{arguments.output}: {', '.join(parts)}; {ids}")
     reasons = Counter(tree.left_out.values()).most_common()

@@ -11,8 +11,9 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,13 +28,13 @@ from dra_sdk.cli.arguments import (
     positive_seconds,
     whole_number,
 )
-from dra_sdk.cli.output import print_table
+from dra_sdk.cli.output import print_table, write_file
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import node_name
 
 if TYPE_CHECKING:
     from dra_sdk.tools.conformance.check import Check, Result
-    from dra_sdk.tools.conformance.report import Report
+    from dra_sdk.tools.conformance.report import Report, Table
     from dra_sdk.tools.conformance.target import Target
 
 _COMMAND_HELP: Final = (
@@ -132,7 +133,7 @@ def _check(arguments: argparse.Namespace) -> int:
         print(line)
     for path, document in ((arguments.junit, junit_document), (arguments.json, json_document)):
         if path:
-            _write(path, document(report))
+            write_file(path, document(report))
     return report.exit_status
 
 
@@ -149,13 +150,14 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
     from dra_sdk.tools.conformance.check import run_checks  # noqa: PLC0415 (imports gRPC)
-    from dra_sdk.tools.conformance.report import Report  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.report import Report, Table  # noqa: PLC0415 (imports gRPC)
 
     target = _target(arguments)
     started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     with target.open() as opened:
         server = opened.api.version() + (" (embedded)" if opened.environment.requests else "")
-        results = run_checks(opened, checks, _result_printer(quiet=arguments.quiet))
+        print_result = (lambda _result: None) if arguments.quiet else partial(_print_rows, Table())
+        results = run_checks(opened, checks, print_result)
         name = opened.driver.name
     seconds = time.monotonic() - began
     return Report(name, target.description, server, started, seconds, results, strict=arguments.strict)
@@ -170,21 +172,5 @@ def _target(arguments: argparse.Namespace) -> Target:
     return Target(**given, max_claims=arguments.load, timeouts=Timeouts(start=arguments.start_timeout))
 
 
-def _result_printer(*, quiet: bool) -> Callable[[Result], None]:
-    """Return a function that prints the rows of a result."""
-    from dra_sdk.tools.conformance.report import Table  # noqa: PLC0415 (imports gRPC)
-
-    table = Table()
-
-    def print_result(result: Result) -> None:
-        if not quiet:
-            print("\n".join(table.rows(result)), flush=True)
-
-    return print_result
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content)
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+def _print_rows(table: Table, result: Result) -> None:
+    print("\n".join(table.rows(result)), flush=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import yaml
@@ -98,6 +99,17 @@ class _PlainDumper(yaml.SafeDumper):
 _PlainDumper.add_representer(
     Octal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:int", f"0{int(value):o}")
 )
+
+
+# -- files
+
+
+def write_file(path: Path, content: str) -> None:
+    """Write a text; SettingsError if the file cannot be written."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
 
 
 # -- tables

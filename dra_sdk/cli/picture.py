@@ -10,8 +10,8 @@ from typing import Final
 
 from dra_sdk.cli.driver_input import opened_drivers
 from dra_sdk.cli.hook_calls import top
-from dra_sdk.cli.output import print_notes
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.cli.output import print_notes, write_file
+from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.driver import Node
@@ -32,10 +32,7 @@ def write_picture(
     pictures: the lines that drivers draw of a node, by the node's name.
     """
     content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome)), pictures))
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+    write_file(path, content)
 
 
 def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -142,15 +142,13 @@ def cluster_environment(
         for directory in (plugins, registry, *cdi):
             directory.mkdir(parents=True)
         name = node_name or f"{PREFIX}-{uuid.uuid4().hex[:8]}"
-        if not node_name:
-            api.create_node(name)
-        try:
+        with ExitStack() as stack:
+            if not node_name:
+                api.create_node(name)
+                stack.callback(api.delete, paths.node(name))
             yield NodeEnvironment(
                 api, name, namespace, registry, plugins, cdi, kubeconfig, host_root, nri_socket=root / NRI_SOCKET
             )
-        finally:
-            if not node_name:
-                api.delete(paths.node(name))
 
 
 @contextmanager

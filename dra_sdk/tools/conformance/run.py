@@ -19,6 +19,7 @@ from dra_sdk.tools.conformance.nri_node import NEWEST, NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 
 UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
 """A message with field 1023, length-delimited."""
@@ -76,10 +77,10 @@ class Run:
         """Unprepare claims in one call, which must succeed for the kubelet."""
         accepted(self.driver.unprepare([claim.ref for claim in claims]), claims)
 
-    def expect_refused(self, claim: TestClaim, reason: str) -> None:
-        """Prepare a claim, which must fail; `reason` is what the report says otherwise."""
-        answer = self.driver.prepare([claim.ref])
-        expect(answer.refuses(claim.ref), reason, entries=answer.encoded())
+    def expect_refused(self, ref: ClaimRef, reason: str, *others: ClaimRef) -> None:
+        """Prepare a claim, in one call with others, which must fail; `reason` is what the report says otherwise."""
+        answer = self.driver.prepare([*others, ref])
+        expect(answer.refuses(ref), reason, entries=answer.encoded())
 
     # -- slices
 

@@ -136,7 +136,7 @@ def remembers_held_devices(run: Run) -> None:
     if not run.driver.prepare([second.ref]).refuses(second.ref):
         raise NotApplicableError("the driver gives one device to two claims also without a crash (PREP-012)")
     run.driver.kill()
-    run.expect_refused(second, f"device {device.pool}/{device.device} was prepared for two claims")
+    run.expect_refused(second.ref, f"device {device.pool}/{device.device} was prepared for two claims")
 
 
 def _expect_working(run: Run, start: Callable[[], Instance]) -> None:
