@@ -23,9 +23,9 @@ class Terminal(io.StringIO):
         return True
 
     def write(self, text: str) -> int:
-        found = super().write(text)
+        written = super().write(text)
         self.written.set()
-        return found
+        return written
 
 
 @pytest.fixture(autouse=True)

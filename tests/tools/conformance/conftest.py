@@ -78,8 +78,8 @@ def open_run(cluster: EmbeddedCluster) -> Iterator[OpenRun]:
 
 def _environment(cluster: EmbeddedCluster, api: KitClient, namespace: str, root: Path) -> NodeEnvironment:
     folders = [root / name for name in ("k/plugins_registry", "k/plugins", "static", "cdi")]
-    for each in folders:
-        each.mkdir(parents=True)
+    for folder in folders:
+        folder.mkdir(parents=True)
     registry, plugins, static, cdi = folders
     log = cluster.server.log
     return NodeEnvironment(
@@ -90,7 +90,7 @@ def _environment(cluster: EmbeddedCluster, api: KitClient, namespace: str, root:
         plugins,
         (static, cdi),
         cluster.kubeconfig,
-        requests=lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+        requests=lambda: [record for record in log.records() if USER_AGENT not in record.user_agent],
         nri_socket=root / "nri/nri.sock",
     )
 

@@ -19,10 +19,10 @@ from tests.tools.conformance.mutants import faults
 
 def test_devices_of_each_kind_are_picked(open_run: OpenRun) -> None:
     with open_run() as run:
-        picked = [each.device for each in run.claims.pick(6)]
+        picked = [device.device for device in run.claims.pick(6)]
         assert picked == [*(f"dev-{number}" for number in range(4)), "shared-0", "part-0"]
-        assert {each.device for each in run.claims.pick(4, shared=True)} == {"shared-0"}
-        assert [each.device for each in run.claims.pick(2, shared=False)] == ["dev-0", "dev-1"]
+        assert {device.device for device in run.claims.pick(4, shared=True)} == {"shared-0"}
+        assert [device.device for device in run.claims.pick(2, shared=False)] == ["dev-0", "dev-1"]
         assert len(run.claims.pick_at_most(3)) == 3
         assert len(run.claims.pick_at_most(100)) == 9
         with pytest.raises(NotApplicableError, match=r"needs 10 device\(s\) .*, the slices have 9"):
@@ -41,7 +41,7 @@ def test_a_claim_is_allocated_as_by_the_scheduler(open_run: OpenRun, cluster: Em
         assert request["exactly"]["count"] == 2
         results = stored["status"]["allocation"]["devices"]["results"]
         assert results == list(claim.results)
-        assert len({each["shareID"] for each in results}) == 2
+        assert len({result["shareID"] for result in results}) == 2
         assert results[0]["consumedCapacity"] == {"seats": "1"}
         assert claim.requests == {"both"}
         assert claim.devices == {(cluster.node_name, "shared-0")}

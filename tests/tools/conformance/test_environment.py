@@ -32,7 +32,7 @@ def test_an_embedded_server_speaks_https_and_requires_a_token() -> None:
         other = KubeClient.connect(environment.kubeconfig, agent="driver")
         other.get("/api/v1/nodes/node-1")
         other.close()
-        assert [(each.verb, each.resource) for each in environment.requests()] == [("get", "nodes")]
+        assert [(request.verb, request.resource) for request in environment.requests()] == [("get", "nodes")]
         assert USER_AGENT not in environment.requests()[0].user_agent
         root = environment.kubeconfig.parent
     assert not root.exists()
@@ -44,7 +44,9 @@ def test_an_existing_server_is_left_as_it_was() -> None:
         with cluster_environment(cluster.kubeconfig) as environment:
             assert environment.node_name.startswith(PREFIX)
             assert cluster.api.get("nodes", environment.node_name)["spec"]["unschedulable"]
-            assert environment.namespace in {each["metadata"]["name"] for each in cluster.api.list("namespaces")}
+            assert environment.namespace in {
+                namespace["metadata"]["name"] for namespace in cluster.api.list("namespaces")
+            }
             assert environment.requests is None
             root = environment.kubelet_dir.parent
             assert len(str(environment.registry_dir)) < 60

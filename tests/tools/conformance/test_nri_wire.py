@@ -68,7 +68,7 @@ def test_a_plugin_works_through_the_wire(tmp_path: Path, small_frames: bool) -> 
 def test_calls_are_recorded_as_evidence(node: Node) -> None:
     with plugin(node.path):
         assert node.runtime.wait_plugins(1, LONG)
-    recorded = {each.method: each for each in node.recorder.take()}
+    recorded = {exchange.method: exchange for exchange in node.recorder.take()}
     assert recorded["RegisterPlugin"].request == {"plugin_name": "test", "plugin_idx": "10", "NRI_version": "0.12.0"}
     assert recorded["Synchronize"].answer == {}
 
@@ -78,9 +78,9 @@ def test_the_kit_calls_the_plugin_between_the_calls_of_the_runtime(node: Node) -
     with plugin(node.path, {Event.CREATE_CONTAINER: Subscription(lambda _request: pinned(cpus="3"))}):
         assert node.runtime.wait_plugins(1, LONG)
         for number in range(3):
-            found = node.wire.call("Future", b"", LONG)
-            assert found
-            assert (found.code, found.status) == (Code.UNIMPLEMENTED, f"UNIMPLEMENTED: {found.message}")
+            answer = node.wire.call("Future", b"", LONG)
+            assert answer
+            assert (answer.code, answer.status) == (Code.UNIMPLEMENTED, f"UNIMPLEMENTED: {answer.message}")
             assert node.runtime.create_container(container(number)).linux.resources.cpu.cpus == "3"
 
 

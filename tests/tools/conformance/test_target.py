@@ -60,7 +60,7 @@ def test_a_running_driver_is_disturbed_if_that_is_allowed(running: EmbeddedClust
     checks = [check for check in CHECKS if check.requirements == {Need.DISRUPTION}]
     with target(running, disruptive=True).open() as run:
         results = run_checks(run, checks)
-    assert {each.status for each in results} == {Status.PASSED}
+    assert {result.status for result in results} == {Status.PASSED}
 
 
 def test_one_of_several_drivers_must_be_named(running: EmbeddedCluster, tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_command_is_checked_on_an_existing_api_server() -> None:
         assert chosen.description == command
         with chosen.open() as run:
             results = run_checks(run, [check for check in CHECKS if check.id in {"REG-001", "PREP-001", "SEC-006"}])
-        assert [each.status for each in results] == [Status.PASSED, Status.PASSED, Status.NOT_RUN]
-        assert not [each for each in cluster.api.list("nodes") if each["metadata"]["name"] != cluster.node_name]
+        assert [result.status for result in results] == [Status.PASSED, Status.PASSED, Status.NOT_RUN]
+        assert not [node for node in cluster.api.list("nodes") if node["metadata"]["name"] != cluster.node_name]
 
 
 def test_the_description_says_how_a_driver_is_reached() -> None:

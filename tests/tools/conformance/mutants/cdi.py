@@ -22,7 +22,7 @@ class Specs:
         return f"{self._driver}/device"
 
     def path(self, uid: str) -> Path:
-        clean = "".join(each if each.isalnum() or each == "-" else "_" for each in uid)[:64]
+        clean = "".join(char if char.isalnum() or char == "-" else "_" for char in uid)[:64]
         return self._directory / f"{self._driver}-device_{clean}.json"
 
     def write(self, uid: str, devices: list[JSON]) -> None:
@@ -61,12 +61,12 @@ class Specs:
             path.unlink()
 
     def _spec(self, uid: str, devices: list[JSON]) -> JSON:
-        each = {device["cdi"]: {"name": device["cdi"], "containerEdits": self._edits(device)} for device in devices}
+        entries = {device["cdi"]: {"name": device["cdi"], "containerEdits": self._edits(device)} for device in devices}
         if "nri" in self._faults:
             pinned = f"{PREFIX}{uid}={cpus_of(devices)}"
-            for device in each.values():
+            for device in entries.values():
                 device["containerEdits"]["env"].append(pinned)
-        spec: JSON = {"cdiVersion": "0.5.0", "kind": self.kind, "devices": list(each.values())}
+        spec: JSON = {"cdiVersion": "0.5.0", "kind": self.kind, "devices": list(entries.values())}
         if "edits-for-all" in self._faults:
             spec["containerEdits"] = {"env": [f"ALL_{device['name']}=1" for device in devices]}
         if "invalid-spec" in self._faults:

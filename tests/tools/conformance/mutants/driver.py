@@ -202,8 +202,8 @@ class MutantDriver:
         for claim in claims[:1] if "first-claim-only" in self.faults else claims:
             entry = response.claims[claim.uid]
             try:
-                found = self.preparer.prepare(claim.namespace, claim.name, claim.uid, context.is_active)
-                entry.devices.extend(self._device(wire, version, each) for each in found)
+                prepared = self.preparer.prepare(claim.namespace, claim.name, claim.uid, context.is_active)
+                entry.devices.extend(self._device(wire, version, device) for device in prepared)
             except (RefusedError, DraError, ValueError, OSError) as error:
                 entry.error = str(error) or type(error).__name__
             if "foreign-device" in self.faults:
