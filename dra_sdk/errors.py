@@ -177,7 +177,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str, int]]:
 
 
 def one_line(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters, safe for terminals and logs.
+    """Return `text` on one line of at most `limit` characters, safe for terminals and logs.
 
     Runs of white space become one space. What is not printable (control characters, marks that reverse the direction
     of writing, lone surrogates) is written as an escape such as `\\x1b`.

@@ -10,18 +10,18 @@ _ALIKE: Final = 0.7
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as `1 pod`, `2 pods`."""
+    """Return a count such as `1 pod`, `2 pods`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def shortened(items: Sequence[str], limit: int) -> str:
-    """At most `limit` items, joined by commas, and how many more there are: `a, b and 3 more`."""
+    """Return at most `limit` items, joined by commas, and how many more there are: `a, b and 3 more`."""
     shown = ", ".join(items[:limit])
     return f"{shown} and {len(items) - limit} more" if len(items) > limit else shown
 
 
 def limited(items: Sequence[str], limit: int, noun: str = "") -> list[str]:
-    """At most `limit` items, and one that says how many more there are: `and 3 more`.
+    """Return at most `limit` items, and one that says how many more there are: `and 3 more`.
 
     noun: what the items are, in the singular: with `problem` the last one is `and 3 more problems`.
     """

@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
         self._has_files, self._needs_files = True, required
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As in the base class; but words after flags are files if the command has files, and errors otherwise."""
+        """Parse as the base class; but words after flags are files if the command has files, and errors otherwise."""
         parsed, left = super().parse_known_args(args, namespace)
         if self._has_files:
             parsed.files += [word for word in left if not _is_flag(word)]
@@ -174,7 +174,7 @@ def positive_seconds(text: str) -> float:
 
 
 def feature_gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false` as for the API server's own flag; ArgumentTypeError for an unknown gate or value."""
+    """Return the gates of `A=true,B=false`, as for the API server; ArgumentTypeError for an unknown gate or value."""
     gates = {}
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
@@ -211,7 +211,7 @@ def add_server_flags(parser: argparse.ArgumentParser, *, running: bool = False) 
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a path is a directory; False if that cannot be found out."""
+    """Return whether a path is a directory; False if that cannot be found out."""
     try:
         return path.is_dir()
     except OSError:
@@ -236,7 +236,7 @@ def add_host_root(parser: argparse.ArgumentParser) -> None:
 
 
 def check_host_root(path: Path) -> None:
-    """SettingsError unless the directory with the host's files exists."""
+    """Raise SettingsError unless the directory with the host's files exists."""
     if not is_directory(path):
         raise SettingsError(f"--host-root {path} is not a directory; it must contain the host's /sys, /proc and /dev")
 

@@ -138,7 +138,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
-    """SettingsError for flags that would be ignored, or fail only after minutes of checks."""
+    """Raise SettingsError for flags that would be ignored, or fail only after minutes of checks."""
     if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
         raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
     if arguments.registry and not is_directory(arguments.registry):

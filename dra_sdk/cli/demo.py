@@ -92,7 +92,7 @@ def _run_steps(driver: Driver, root: Path) -> int:
 
 
 def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:
-    """How many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
+    """Return how many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
     pools = discover(driver, Node(settings.node_name, settings.host_root))
     return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
 

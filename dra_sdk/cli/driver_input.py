@@ -42,7 +42,7 @@ class OpenedDriver(NamedTuple):
 
 
 def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
-    """Each of the drivers that the flags name, one after the other."""
+    """Yield each of the drivers that the flags name, one after the other."""
     nodes = list(dict.fromkeys(arguments.node))
     if arguments.driver and not nodes:
         nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]

@@ -64,7 +64,7 @@ def _as_json(row: tuple[bool, str, str, str, str]) -> dict[str, object]:
 
 
 def _row(entry_point: EntryPoint) -> tuple[bool, str, str, str, str]:
-    """Whether a driver loads, and its cells of the table."""
+    """Return whether a driver loads, and its cells of the table."""
     try:
         driver = load_driver(entry_point.name)
     except (DriverLoadError, SettingsError) as error:

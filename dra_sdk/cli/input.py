@@ -115,7 +115,7 @@ def read_file(name: str) -> ObjectSource:
 
 
 def read_objects(name: str, count: Count = no_count) -> ObjectSource:
-    """As `read_file`, but the items of a large List are documents of their own, and are read one by one.
+    """Read as `read_file` does, but the items of a large List are documents of their own, and are read one by one.
 
     count: called with how many bytes of such a List are read, and of how many.
     """
@@ -164,7 +164,7 @@ class Scenario:
     namespace: str = DEFAULT_NAMESPACE
 
     def key(self, text: str) -> tuple[str, str]:
-        """Namespace and name of `[NAMESPACE/]NAME`."""
+        """Return namespace and name of `[NAMESPACE/]NAME`."""
         namespace, slash, name = text.partition("/")
         return (namespace, name) if slash else (self.namespace, namespace)
 

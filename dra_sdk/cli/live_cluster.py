@@ -90,7 +90,7 @@ def add_watch_flags(parser: argparse.ArgumentParser, until: str) -> None:
 
 
 def names_cluster(arguments: argparse.Namespace) -> bool:
-    """Whether the flags ask for a running cluster."""
+    """Return whether the flags ask for a running cluster."""
     return bool(getattr(arguments, "from_cluster", False) or arguments.kubeconfig or arguments.context)
 
 

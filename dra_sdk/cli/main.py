@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
 
 
 def _without_help(given: list[str]) -> list[str]:
-    """`help` and `help COMMAND` as `--help` and `COMMAND --help`."""
+    """Return `help` and `help COMMAND` as `--help` and `COMMAND --help`."""
     return [*given[1:2], "--help"] if given[:1] == ["help"] else given
 
 

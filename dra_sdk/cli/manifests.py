@@ -146,7 +146,7 @@ def _resource(text: str) -> str:
 
 @from_text
 def _assignment(text: str) -> JSON:
-    """`a.b=c` as nested maps."""
+    """Return `a.b=c` as nested maps."""
     path, equals, value = text.partition("=")
     keys = [key.replace(r"\.", ".") for key in re.split(r"(?<!\\)\.", path)]
     if not equals or not all(keys):

@@ -83,7 +83,7 @@ def template_directory() -> Path:
 
 
 def _answers(template: Path, given: Mapping[str, str], *, ask: bool) -> Answers:
-    """All variables of `cookiecutter.json`: those given, then those that are asked for, then the defaults."""
+    """Return all variables of `cookiecutter.json`: those given, then those that are asked for, then the defaults."""
     variables = json.loads((template / "cookiecutter.json").read_text(encoding="utf-8"))
     prompts = variables.pop(_PROMPTS)
     environment = _environment(template)
@@ -119,7 +119,7 @@ def _asked(prompt: str | Mapping[str, str], default: str) -> str:
 
 
 def _check(template: Path, answers: Answers) -> None:
-    """SettingsError with the sentence of the template's own check, which cookiecutter runs as well."""
+    """Raise SettingsError with the sentence of the template's own check, which cookiecutter runs as well."""
     program = _environment(template).get_template("hooks/pre_gen_project.py").render(cookiecutter=answers)
     done = subprocess.run([sys.executable, "-I", "-"], input=program, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -160,7 +160,7 @@ def _render(template: Path, answers: Answers, target: Path) -> int:
 
 
 def _environment(template: Path) -> Environment:
-    """Jinja as cookiecutter sets it up, which includes parts from the folder `templates`."""
+    """Return Jinja as cookiecutter sets it up, which includes parts from the folder `templates`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 (of the extra)
 
     options: dict[str, Any] = {"undefined": StrictUndefined, "keep_trailing_newline": True}

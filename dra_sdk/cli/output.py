@@ -80,7 +80,7 @@ def print_objects(objects: Sequence[JSON], output: str, **more: object) -> None:
 
 
 def yaml_text(documents: Iterable[Any]) -> str:
-    """YAML documents without anchors and references."""
+    """Return YAML documents without anchors and references."""
     return yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
@@ -125,7 +125,7 @@ class Color(StrEnum):
 
 
 def has_colors() -> bool:
-    """Whether stdout is a terminal that takes colours; not if NO_COLOR is set to anything (no-color.org)."""
+    """Return whether stdout is a terminal that takes colours; not if NO_COLOR is set to anything (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -159,7 +159,7 @@ def _colored(text: str, color: Color | None) -> str:
 
 
 def wrapped(row: Sequence[str | Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
-    """One row as several: cells that are lists of words get as many lines as their words need, other cells one.
+    """Return one row as several: cells that are lists of words get as many lines as their words need, other cells one.
 
     widths: the width of each cell; a word that is longer has a line of its own.
     """

@@ -119,7 +119,7 @@ def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str 
 
 
 def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
-    """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
+    """Return whether new nodes would help what is not placed; empty if nodes are not the reason."""
     reasons = [*(pod.reason for pod in outcome.unplaced), *(claim.reason for claim in outcome.unallocated)]
     if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
         return []
@@ -142,7 +142,7 @@ def _key_names(keys: Sequence[ObjectKey]) -> str:
 
 
 def change_line(change: PlacementChange) -> str:
-    """One pod or claim, with its node and devices before and after."""
+    """Return one pod or claim, with its node and devices before and after."""
     subject = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
     if change.after is None:
         return f"{subject}: no longer exists"

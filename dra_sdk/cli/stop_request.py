@@ -42,7 +42,7 @@ class StopRequest:
         on_signal(lambda _number, _frame: on_signal(exit_at_once))
 
     def wait(self) -> str:
-        """Why the process should stop; in the main thread."""
+        """Return why the process should stop; in the main thread."""
         while (number := self._receiver.recv(1)[0]) not in SIGNALS:  # drivers may handle other signals
             if number == _NO_SIGNAL[0]:
                 return self._reasons.get()

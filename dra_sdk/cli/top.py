@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_source(arguments: argparse.Namespace) -> None:
-    """SettingsError for more than one source, and for flags that do not go with the source."""
+    """Raise SettingsError for more than one source, and for flags that do not go with the source."""
     if STDIN in arguments.files and (repeated := [f"--{flag}" for flag in _REPEATED if getattr(arguments, flag)]):
         raise SettingsError(f"standard input can be read only once, so {repeated[0]} cannot be used with it")
     given = {
@@ -132,7 +132,7 @@ def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> No
 
 
 def _is_chosen(device: DeviceUsage, arguments: argparse.Namespace, objects: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a device is one of --node, --namespace and --selector."""
+    """Return whether a device is one of --node, --namespace and --selector."""
     if arguments.node not in {None, device.place}:
         return False
     if arguments.namespace and not any(use.claim.startswith(f"{arguments.namespace}/") for use in device.uses):

@@ -217,7 +217,7 @@ class _Validation:
         return problems, [problem for problem in refused if (problem.field, problem.type) not in known]
 
     def _is_ignored(self, obj: dict[str, Any]) -> bool:
-        """Whether nothing is checked of an object: an ignored kind, or one that has nothing to do with devices."""
+        """Return whether nothing is checked of an object: its kind is ignored or has nothing to do with devices."""
         if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
             return False
         known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))

@@ -111,7 +111,7 @@ def overrides(original: Snapshot, arguments: argparse.Namespace) -> list[Snapsho
 
 
 def _node_and_model(text: str) -> tuple[str, str]:
-    """`NAME=LIKE`."""
+    """Return the parts of `NAME=LIKE`."""
     name, equals, like = text.partition("=")
     if not (name and equals and like):
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=LIKE: the new node, and the node that it is like")
@@ -121,7 +121,7 @@ def _node_and_model(text: str) -> tuple[str, str]:
 
 
 def _number_and_model(text: str) -> tuple[int, str]:
-    """`COUNT=LIKE`."""
+    """Return the parts of `COUNT=LIKE`."""
     count, equals, like = text.partition("=")
     if not (count.isdecimal() and 1 <= int(count) <= MAX_NODES and equals and like):
         raise argparse.ArgumentTypeError(f"{text!r} must be COUNT=LIKE with 1 to {MAX_NODES} nodes")
@@ -129,7 +129,7 @@ def _number_and_model(text: str) -> tuple[int, str]:
 
 
 def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
-    """`driver/pool/device=key=value:Effect`."""
+    """Return the parts of `driver/pool/device=key=value:Effect`."""
     where, equals, taint = text.partition("=")
     key_and_value, colon, effect = taint.rpartition(":")
     key, _, value = key_and_value.partition("=")
@@ -142,7 +142,7 @@ def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
 
 
 def _device_selector(text: str) -> DeviceTaintSelector:
-    """`driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
+    """Return the parts of `driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
     return DeviceTaintSelector(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))

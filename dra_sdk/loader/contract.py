@@ -42,12 +42,12 @@ def find_method(plugin: object, name: str) -> Any:
 
 
 def has_hooks(value: object) -> bool:
-    """Whether `value` has a method with a hook's prefix."""
+    """Return whether `value` has a method with a hook's prefix."""
     return any(name.startswith(PREFIX) and find_method(value, name) is not None for name in dir(value))
 
 
 def check_hooks(plugin: object, source: str, more: Sequence[str] = ()) -> None:
-    """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments.
+    """Raise DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments.
 
     `more` are the names of hooks that the plugin may have beside those of drivers.
     """
@@ -85,7 +85,7 @@ def _meant(name: str) -> str:
 
 
 def _signature_problem(name: str, method: Any) -> str:
-    """Why a method cannot be called with the hook's arguments; empty if it can."""
+    """Return why a method cannot be called with the hook's arguments; empty if it can."""
     spec = getattr(hookspecs.DriverHooks if name in HOOKS else hookspecs.ExtensionHooks, name)
     given = [parameter for parameter in inspect.signature(spec).parameters if parameter != "self"]
     offered = f"it may take {', '.join(given)}" if given else "it takes none"
@@ -110,7 +110,7 @@ def settings_class(target: object, source: str) -> type[DriverSettings] | None:
 
 
 def check_info(info: Any, source: str) -> None:
-    """DriverLoadError for the first problem of a DriverInfo."""
+    """Raise DriverLoadError for the first problem of a DriverInfo."""
     if not isinstance(info, DriverInfo):
         raise DriverLoadError(f"{source}: dra_driver_info returned {info!r}, want a DriverInfo")
     for problem in _problems(info):
@@ -160,7 +160,7 @@ def _is_config(value: object) -> bool:
 
 
 def adjustment_problem(adjustment: ContainerAdjustment) -> str:
-    """Why an answer of `dra_create_container` cannot be sent to the container runtime; empty if it can."""
+    """Return why an answer of `dra_create_container` cannot be sent to the container runtime; empty if it can."""
     for name in ("env", "annotations"):
         values: object = getattr(adjustment, name)
         if not isinstance(values, Mapping) or not all(_is_text(*item) for item in values.items()):
@@ -171,7 +171,7 @@ def adjustment_problem(adjustment: ContainerAdjustment) -> str:
 
 
 def resources_problem(resources: object) -> str:
-    """Why the resources of a container cannot be sent to the container runtime; empty if they can."""
+    """Return why the resources of a container cannot be sent to the container runtime; empty if they can."""
     if not isinstance(resources, ContainerResources):
         return f"resources must be ContainerResources, are {resources!r}"
     quota: object = resources.cpu_quota
@@ -186,7 +186,7 @@ def resources_problem(resources: object) -> str:
 
 
 def gauges_problem(gauges: Sequence[Gauge]) -> str:
-    """Why values of `dra_metrics` cannot be shown to Prometheus; empty if they can."""
+    """Return why values of `dra_metrics` cannot be shown to Prometheus; empty if they can."""
     families: dict[str, tuple[str, frozenset[str]]] = {}
     known: set[tuple[str, frozenset[tuple[str, str]]]] = set()
     for gauge in gauges:

@@ -102,7 +102,7 @@ class Driver:
                 )
 
     def check(self) -> None:
-        """DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
+        """Raise DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
         lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
         if lacking:
             raise DriverLoadError(f"{self.source} {missing_hooks(self._plugin, lacking)}")
@@ -126,7 +126,7 @@ class Driver:
         return driver
 
     def implements(self, hook: str) -> bool:
-        """Whether the driver itself has this hook; an extension that wraps it does not count."""
+        """Return whether the driver itself has this hook; an extension that wraps it does not count."""
         return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
     def discover(self, node: Node) -> list[ResourcePool]:
@@ -146,7 +146,7 @@ class Driver:
         )
 
     def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
-        """Each device as soon as `dra_prepare` yields it. Closing this iterator closes the hook. HookError."""
+        """Yield each device as soon as `dra_prepare` does. Closing this iterator closes the hook. HookError."""
         with self.steps.hook("dra_prepare"):
             with self._running("dra_prepare"):
                 answer: object = self._manager.hook.dra_prepare(claim=claim)
@@ -187,7 +187,7 @@ class Driver:
             self._manager.hook.dra_watch(node=node, changed=changed, stop=stop)
 
     def device_health(self, node: Node, stop: Event) -> Iterator[object]:
-        """Each report that `dra_device_health` yields, unchecked (see `dra_sdk.node.health.reports`). HookError."""
+        """Yield the reports of `dra_device_health`, unchecked (see `dra_sdk.node.health.reports`). HookError."""
         with self._running("dra_device_health"):
             answer: object = self._manager.hook.dra_device_health(node=node, stop=stop)
         yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")

@@ -32,7 +32,7 @@ def iter_drivers() -> list[EntryPoint]:
 
 
 def origin(entry_point: EntryPoint) -> str:
-    """Name and version of the distribution that has an entry point."""
+    """Return name and version of the distribution that has an entry point."""
     return f"{entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else "an unknown distribution"
 
 
@@ -128,7 +128,7 @@ def _import(entry_point: EntryPoint, source: str) -> object:
 
 
 def _check_sdk_version(entry_point: EntryPoint, source: str) -> None:
-    """DriverLoadError if the driver's distribution is for another version of the SDK."""
+    """Raise DriverLoadError if the driver's distribution is for another version of the SDK."""
     requirements = [one for one in _requirements(entry_point) if canonicalize_name(one.name) == _SDK]
     if not requirements:
         return

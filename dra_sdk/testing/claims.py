@@ -58,7 +58,7 @@ class FakeClaim:
     configs: tuple[tuple[Config, tuple[str, ...]], ...] = ()
 
     def configured(self, config: Config, *requests: str) -> FakeClaim:
-        """With configuration for these requests, or for all; if several apply to a request, the last one wins."""
+        """Return the claim with configuration for these requests, or for all; the last one for a request wins."""
         return replace(self, configs=(*self.configs, (config, requests)))
 
     def encoded(self, driver: str, default_class: str) -> JSON:
@@ -97,7 +97,7 @@ def claim(
 
 
 def request(name: str = "device", **options: Any) -> JSON:
-    """One request; see `devices` for the options."""
+    """Return one request; see `devices` for the options."""
     return {"name": name, "exactly": devices(**options)}
 
 

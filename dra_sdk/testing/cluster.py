@@ -57,7 +57,7 @@ class FakeCluster:
         return [_stored(raw_slice, self._profile) for raw_slice in sent]
 
     def refused_slices(self, pools: Sequence[ResourcePool], versions: Iterable[str]) -> list[str]:
-        """Why servers of these releases, with default feature gates, refuse the slices; a sentence for each problem."""
+        """Return why servers of these releases, with default feature gates, refuse the slices, in sentences."""
         refused = []
         for version in versions:
             profile = ServerProfile.of(version)
@@ -100,7 +100,7 @@ class FakeCluster:
         self.claims[ref.uid] = {**claim, "status": status}
 
     def check_device_status(self) -> None:
-        """AssertionError if the API server would refuse a reported device status."""
+        """Raise AssertionError if the API server would refuse a reported device status."""
         problems, self._status_problems = self._status_problems, []
         if problems:
             raise AssertionError(f"driver {self._driver} reports a device status that no server accepts: {problems}")

@@ -36,7 +36,7 @@ _LONGEST: Final = 60  # bytes of a file that a message shows
 
 
 def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: bool = True) -> int:
-    """AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
+    """Raise AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
 
     Without `lines` the driver is killed only at the SDK's steps. Needs a driver that is given as a class or function,
     and a test process without other threads.
@@ -170,7 +170,7 @@ def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
 
 
 def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
-    """Never returns."""
+    """Run the operation and end the process."""
     status = 1
     try:
         killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
@@ -253,7 +253,7 @@ class _Killer:
 
 
 def _state(root: Path) -> _State:
-    """All that a new process finds below a directory, with modes and devices of its entries."""
+    """Return all that a new process finds below a directory, with modes and devices of its entries."""
     state: _State = {}
     folders = [str(root)]
     for folder in folders:

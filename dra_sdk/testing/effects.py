@@ -54,7 +54,7 @@ class FakeEffects(SystemEffects):
     """
 
     def __init__(self, root: Path, *, device_node: Callable[[str, int], object] | None = None) -> None:
-        """`device_node` makes a device node from its path and minor number; by default it is an empty file."""
+        """Let `device_node` make a device node from its path and minor number; by default it is an empty file."""
         self.root = root
         self.calls: list[str] = []
         self.commands: list[Command] = []

@@ -58,12 +58,12 @@ class QuickFiles(Files):
         survive_power_loss: bool = True,
         whole: bool = True,
     ) -> None:
-        """As `Files.write`."""
+        """See `Files.write`."""
         del survive_power_loss, whole
         super().write(path, content, mode, survive_power_loss=False, whole=False)
 
     def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
-        """As `Files.remove`."""
+        """See `Files.remove`."""
         del survive_power_loss
         super().remove(path, survive_power_loss=False)
 
@@ -167,7 +167,7 @@ class DriverHarness:
         return self.cluster.slices(self.discover())
 
     def assert_publishable(self, *versions: str) -> None:
-        """Each of these releases, by default all since 1.34, accepts the slices with its default feature gates."""
+        """Assert that these releases, by default all since 1.34, accept the slices with its default feature gates."""
         refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
@@ -175,7 +175,7 @@ class DriverHarness:
     # -- changes and health
 
     def watching(self) -> Watching:
-        """`dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
+        """Return `dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
 
         At the start of the block discovery has run once. A change after that is not lost, though `dra_watch` may still
         be about to begin: it calls `changed()` once when it has begun, as on a node.
@@ -183,7 +183,7 @@ class DriverHarness:
         return Watching(self.driver, self.node.node, self._keep)
 
     def watching_health(self) -> WatchingHealth:
-        """`dra_device_health` in a thread, for a `with` block."""
+        """Return `dra_device_health` in a thread, for a `with` block."""
         return WatchingHealth(self.driver, self.node.node)
 
     def health(self) -> dict[str, DeviceHealth]:
@@ -254,7 +254,7 @@ class DriverHarness:
         return sorted(str(path) for folder in folders for path in folder.rglob("*") if path.is_file())
 
     def assert_clean(self) -> None:
-        """No claim holds a device, and no file of a claim is left."""
+        """Assert that no claim holds a device, and no file of a claim is left."""
         left = [str(claim) for claim in self.held] + self.leftovers()
         if left:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")

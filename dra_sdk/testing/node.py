@@ -89,7 +89,7 @@ class FakeNode:
         return NodeAccess(self.root, self.effects, Clock(interval=_INTERVAL))
 
     def path(self, path: str) -> Path:
-        """Where the file of a path is."""
+        """Return where the file of a path is."""
         return self.root / path.lstrip("/")
 
     def file(self, path: str, content: str | bytes = "") -> Path:

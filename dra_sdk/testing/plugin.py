@@ -32,7 +32,7 @@ def dra_node(tmp_path: Path) -> FakeNode:
 
 @pytest.fixture
 def dra_driver(dra_node: FakeNode) -> DriverFactory:
-    """`dra_driver(SerialDriver)` runs a driver on the node; options as for `DriverHarness`."""
+    """Return a function: `dra_driver(SerialDriver)` runs a driver on the node; options as for `DriverHarness`."""
     return partial(DriverHarness, node=dra_node)
 
 

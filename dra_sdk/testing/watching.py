@@ -143,7 +143,7 @@ class _CountingDiscovery(Discovery):
     reports = 0
 
     def again(self) -> None:
-        """As `Discovery.again`."""
+        """See `Discovery.again`."""
         self.reports += 1
         super().again()
 
@@ -193,7 +193,7 @@ class _CountingFeed(HealthFeed):
         self.reports = 0
 
     def report(self, devices: Any) -> None:
-        """As `HealthFeed.report`."""
+        """See `HealthFeed.report`."""
         super().report(devices)
         with self._happened:
             self.reports += 1

@@ -33,7 +33,7 @@ class InjectedEdits:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> InjectedEdits:
-        """From the OCI spec of a container that was empty before."""
+        """Read the OCI spec of a container that was empty before."""
         env = tuple(variable.partition("=")[0] for variable in (spec.get("process") or {}).get("env") or ())
         linux = spec.get("linux") or {}
         nodes = tuple(device["path"] for device in linux.get("devices") or ())
@@ -97,5 +97,5 @@ class CdiView:
         return self._runtime.inject(_EMPTY_CONTAINER, list(cdi_ids))
 
     def on_host(self, path: str) -> Path:
-        """Where a path of the host is."""
+        """Return where a path of the host is."""
         return Path(path) if Path(path).is_relative_to(self._kubelet_dir) else self._host_root / path.lstrip("/")

@@ -47,7 +47,7 @@ class Need(StrEnum):
     EMBEDDED_SERVER = "reads the API server's request log, so it needs the embedded server (no --kubeconfig)"
 
     def met(self, run: Run) -> bool:
-        """Whether the run has it."""
+        """Return whether the run has it."""
         launcher = run.driver.launcher
         return {
             Need.RESTART: launcher is not None,

@@ -78,7 +78,7 @@ class Claims:
         return slices
 
     def free_devices(self, *, shared: bool | None = None) -> list[AllocatableDevice]:
-        """Everything that can be allocated at the same time; `shared` as for `pick`.
+        """Return everything that can be allocated at the same time; `shared` as for `pick`.
 
         A device and its shares may consume the same counters, so what is not asked for must not take them.
         """
@@ -95,7 +95,7 @@ class Claims:
         )
 
     def pick(self, number: int, *, shared: bool | None = None) -> list[AllocatableDevice]:
-        """So many of the free devices; NotApplicableError if there are fewer.
+        """Return so many of the free devices; NotApplicableError if there are fewer.
 
         `shared` True means shares of one device, False devices for one claim only, None any.
         """
@@ -115,7 +115,7 @@ class Claims:
         return self.pick(1, shared=shared)[0]
 
     def pick_at_most(self, number: int) -> list[AllocatableDevice]:
-        """All free devices up to a number; NotApplicableError if there is none."""
+        """Return all free devices up to a number; NotApplicableError if there is none."""
         return self.pick(max(1, min(number, len(self.free_devices()))))
 
     def _held_devices(self, driver: str) -> set[DeviceKey]:
@@ -179,7 +179,7 @@ class Claims:
         return TestClaim(_ref(stored), tuple(own))
 
     def missing_ref(self) -> ClaimRef:
-        """Namespace, name and UID of a claim that does not exist."""
+        """Return namespace, name and UID of a claim that does not exist."""
         return ClaimRef(self._environment.namespace, self._next_name(), str(uuid.uuid4()))
 
     def delete(self, claim: TestClaim) -> None:

@@ -69,11 +69,11 @@ class Instance:
         return self.process is None or not self.process.exit_reason()
 
     def connect_service(self) -> KubeletCalls:
-        """Another connection to its service; the caller closes the channel."""
+        """Return another connection to its service; the caller closes the channel."""
         return KubeletCalls(self.service_socket, self.timing, self.info.name, self.recorder.add)
 
     def connect_registrar(self) -> KubeletCalls:
-        """Another connection to its registration socket; the caller closes the channel."""
+        """Return another connection to its registration socket; the caller closes the channel."""
         return KubeletCalls(self.registration_socket, self.timing, record=self.recorder.add)
 
     def prepare(self, refs: Sequence[ClaimRef], version: str = "", timeout: float | None = None) -> ClaimsResponse:

@@ -46,7 +46,7 @@ class KitClient:
         return str(self.client.get("/version").get("gitVersion", "unknown"))
 
     def slices(self, driver: str) -> list[JSON]:
-        """All ResourceSlices of a driver, sorted by name."""
+        """Return all ResourceSlices of a driver, sorted by name."""
         listed = self.client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
         return sorted(listed["items"], key=lambda raw_slice: str(raw_slice["metadata"]["name"]))
 

@@ -27,7 +27,7 @@ class InstanceProcess(Protocol):
     """One running instance of a driver."""
 
     def exit_reason(self) -> str:
-        """How the process ended, in words; empty while it runs."""
+        """Return how the process ended, in words; empty while it runs."""
 
     def terminate(self, timeout: float) -> bool:
         """Send SIGTERM and wait; after `timeout` seconds kill the process and return False."""
@@ -54,7 +54,7 @@ class Launcher(Protocol):
 
 
 class CommandLauncher:
-    """Starts a command line, in which `{name}` stands for each name of `_placeholder_values`.
+    """Starts a command line, in which `{name}` stands for each name of `_values`.
 
     The environment has the same values, as the variables that drivers commonly read.
     """
@@ -69,7 +69,7 @@ class CommandLauncher:
 
     @classmethod
     def parse(cls, text: str) -> CommandLauncher:
-        """From a command line, split as a shell would split it."""
+        """Parse a command line, split as a shell would split it."""
         try:
             return cls(shlex.split(text))
         except ValueError as error:
@@ -94,7 +94,18 @@ class CommandLauncher:
         return ChildProcess(self.command(environment, pod_uid), {**os.environ, **variables})
 
     def _values(self, environment: NodeEnvironment, pod_uid: str) -> dict[str, str]:
-        return _placeholder_values(environment, pod_uid or (FIXED_POD_UID if self._has_pod_uid else ""))
+        """Return the value of each placeholder."""
+        return {
+            "kubeconfig": str(environment.kubeconfig or ""),
+            "kubelet_dir": str(environment.kubelet_dir),
+            "registry_dir": str(environment.registry_dir),
+            "plugins_dir": str(environment.plugins_dir),
+            "cdi_dir": str(environment.cdi_dir),
+            "node_name": environment.node_name,
+            "host_root": str(environment.host_root),
+            "nri_socket": str(environment.nri_socket),
+            "pod_uid": pod_uid or (FIXED_POD_UID if self._has_pod_uid else ""),
+        }
 
 
 class ChildProcess:
@@ -112,7 +123,7 @@ class ChildProcess:
             raise SettingsError(f"cannot run {command[0]}: {error.strerror}") from error
 
     def exit_reason(self) -> str:
-        """How it ended; empty while it runs."""
+        """Return how it ended; empty while it runs."""
         status = self._process.poll()
         if status is None:
             return ""
@@ -185,20 +196,6 @@ def sdk_launcher(driver: str) -> CommandLauncher:
     command = [sys.executable, "-m", "dra_sdk.cli.main", "run", driver, "--kubeconfig={kubeconfig}"]
     command += ["--kubelet-dir={kubelet_dir}", "--cdi-dir={cdi_dir}", "--node-name={node_name}"]
     return CommandLauncher([*command, "--host-root={host_root}"], pod_uid_arguments=["--pod-uid={pod_uid}"])
-
-
-def _placeholder_values(environment: NodeEnvironment, pod_uid: str) -> dict[str, str]:
-    return {
-        "kubeconfig": str(environment.kubeconfig or ""),
-        "kubelet_dir": str(environment.kubelet_dir),
-        "registry_dir": str(environment.registry_dir),
-        "plugins_dir": str(environment.plugins_dir),
-        "cdi_dir": str(environment.cdi_dir),
-        "node_name": environment.node_name,
-        "host_root": str(environment.host_root),
-        "nri_socket": str(environment.nri_socket),
-        "pod_uid": pod_uid,
-    }
 
 
 def _variables(values: dict[str, str]) -> dict[str, str]:

@@ -140,7 +140,7 @@ class NriNode:
         self.connect()
 
     def reconnected(self) -> bool:
-        """Whether the plugin is synchronized again, within the time for it."""
+        """Return whether the plugin is synchronized again, within the time for it."""
         wait_until(lambda: self.runtime.plugins or self._driver.crash, self._driver.timeouts.nri_reconnect)
         return bool(self.runtime.plugins)
 
@@ -160,7 +160,7 @@ class NriNode:
         return [*self.wire.problems, *map(str, self.runtime.problems)]
 
     def expect_no_problem(self) -> None:
-        """CheckFailedError if the runtime has refused or closed the plugin, or the driver's process has ended."""
+        """Raise CheckFailedError if the runtime has refused or closed the plugin, or the driver's process has ended."""
         problems = "; ".join(self.problems)
         expect(not self._driver.crash, self._driver.crash)
         expect(not problems, f"the runtime refuses or closes the plugin: {problems}")
@@ -279,7 +279,7 @@ class NriNode:
             raise CheckFailedError(str(error)) from error
 
     def updates(self) -> Iterator[Update]:
-        """All updates of containers that the plugin has asked for since `start`."""
+        """Yield all updates of containers that the plugin has asked for since `start`."""
         for call in self.wire.calls:
             if call.method == "UpdateContainers":
                 updates: Sequence[Any] = pb.UpdateContainersRequest.FromString(call.request).update

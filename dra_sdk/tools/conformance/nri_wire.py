@@ -81,7 +81,7 @@ class NriCall(NamedTuple):
         return "OK" if self.code == Code.OK else f"{name}: {self.message}"
 
     def exchange(self) -> Exchange:
-        """For a report; long messages are left out."""
+        """Return the call for a report; long messages are left out."""
         request, response = _MESSAGES.get(self.method, (pb.Empty, pb.Empty))
         answer = _shown(response, self.response) if self.code == Code.OK else self.status
         return Exchange(self.method, _shown(request, self.request), answer, self.ended - self.began)
@@ -337,7 +337,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def _go_frames(message: bytes) -> Iterator[bytes]:
-    """As containerd: 4096 bytes, which its buffer holds, and the rest."""
+    """Cut as containerd: 4096 bytes, which its buffer holds, and the rest."""
     yield message[:PLUGIN_FRAME]
     for start in range(PLUGIN_FRAME, len(message), MAX_FRAME):
         yield message[start : start + MAX_FRAME]

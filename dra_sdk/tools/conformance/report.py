@@ -50,7 +50,7 @@ class Report:
     strict: bool = False
 
     def count(self, status: Status, severity: Severity | None = None) -> int:
-        """How many checks have this status."""
+        """Return how many checks have this status."""
         wanted = set(Severity) if severity is None else {severity}
         return sum(result.status is status and result.check.severity in wanted for result in self.results)
 
@@ -241,5 +241,5 @@ def _case(result: Result, *, strict: bool) -> ET.Element:
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML does not allow."""
+    """Return the text without the characters that XML does not allow."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

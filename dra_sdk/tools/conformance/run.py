@@ -130,7 +130,7 @@ class Run:
         return written
 
     def expect_defined(self, cdi_ids: Sequence[str], when: str = "") -> None:
-        """Every CDI ID must be defined by a spec; `when` completes the reason in the report."""
+        """Expect a spec to define every CDI ID; `when` completes the reason in the report."""
         missing = self.cdi.unresolved(cdi_ids)
         expect(not missing, f"no spec defines {', '.join(missing)}{when and ' '}{when}")
 
@@ -192,6 +192,6 @@ def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, C
 
 
 def slice_versions(slices: list[JSON]) -> list[JSON]:
-    """Name, UID and version of slices."""
+    """Return name, UID and version of slices."""
     keys = ("name", "uid", "resourceVersion")
     return [{key: raw_slice["metadata"].get(key) for key in keys} for raw_slice in slices]
