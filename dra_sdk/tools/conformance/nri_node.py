@@ -198,10 +198,12 @@ class NriNode:
 
     def call(self, method: str, request: bytes) -> NriCall:
         """Call a method of the plugin; CheckFailedError if it does not answer."""
-        answer = self.wire.call(method, request, self._driver.timeouts.nri_request)
-        if answer is None:
-            raise CheckFailedError(f"the plugin does not answer {method[:40]}")
-        return answer
+        before = len(self.wire.calls)
+        with suppress(NriError):  # an error is an answer too
+            self.runtime.call(method, request)
+        if answer := next((call for call in self.wire.calls[before:] if call.method == method), None):
+            return answer
+        raise CheckFailedError(f"the plugin does not answer {method[:40]}")
 
     # -- pods and containers
 
