@@ -214,35 +214,31 @@ class _Connection:
         if frame.rejected:
             raise NriError(f"a message has {frame.rejected} bytes, more than {MAX_DATA}")
         self._wire.longest = max(self._wire.longest, len(frame.data) + _TTRPC.size)
-        if frame.kind == REQUEST:
-            self._asked(service, frame)
-        else:
-            self._answered(service, frame)
+        self._record(service, frame)
         self._runtime.sendall(b"".join(frames(service, encode(frame), PLUGIN_FRAME)))
 
     def _from_runtime(self, service: int, frame: Frame) -> None:
-        if frame.kind == REQUEST:
-            self._asked(service, frame)
-        else:
-            self._answered(service, frame)
+        self._record(service, frame)
         for number, piece in enumerate(self._cut(encode(frame)), 1):
             self._plugin.sendall(_MUX.pack(service, len(piece)) + piece)
             if number % _BURST == 0:
                 sleep(_PAUSE)
 
-    def _asked(self, service: int, frame: Frame) -> None:
-        request = ttrpc.Request.FromString(frame.data)
-        with self._lock:
-            self._open[service, frame.stream] = (request.method, request.payload, monotonic())
-
-    def _answered(self, service: int, frame: Frame) -> None:
+    def _record(self, service: int, frame: Frame) -> None:
+        """Remember a request, or record the call that a response ends."""
+        key = service, frame.stream
+        if frame.kind == REQUEST:
+            request = ttrpc.Request.FromString(frame.data)
+            with self._lock:
+                self._open[key] = request.method, request.payload, monotonic()
+            return
         response = ttrpc.Response.FromString(frame.data)
         with self._lock:
-            opened = self._open.pop((service, frame.stream), None)
+            opened = self._open.pop(key, None)
         if opened is not None:
-            method, request, began = opened
+            method, payload, began = opened
             code, message = response.status.code, response.status.message
-            self._wire.answered(NriCall(method, request, response.payload, code, message, began, monotonic()))
+            self._wire.answered(NriCall(method, payload, response.payload, code, message, began, monotonic()))
 
 
 class _GoReader:
