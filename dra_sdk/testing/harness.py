@@ -41,7 +41,7 @@ from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.nri import FakeRuntime, pod_uid
-from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim, ref_of
 from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 
@@ -223,7 +223,7 @@ class DriverHarness:
         `pod` is the pod's name, by default that of the claim.
         """
         allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
-        ref = _ref(allocated)
+        ref = ref_of(allocated)
         devices = tuple(self._preparer.prepare(ref))
         if self._runtime:
             self._runtime.synchronize_soon()
@@ -237,7 +237,7 @@ class DriverHarness:
         obj = claim.claim if isinstance(claim, PreparedClaim) else claim
         if isinstance(obj, FakeClaim):
             obj = obj.encoded(self.info.name, self.info.name)
-        ref = _ref(obj)
+        ref = ref_of(obj)
         self._preparer.unprepare(ref)
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
@@ -337,8 +337,3 @@ class DriverFactory(Protocol):
         self, driver: Any, *, version: str = "1.36", feature_gates: Mapping[str, bool] | None = None
     ) -> DriverHarness:
         """Run a driver on the node."""
-
-
-def _ref(claim: JSON) -> ClaimRef:
-    metadata = claim["metadata"]
-    return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -112,8 +112,7 @@ class PreparedClaim:
     @property
     def ref(self) -> ClaimRef:
         """Namespace, name and UID of the claim, as the kubelet sends them."""
-        metadata = self.claim["metadata"]
-        return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+        return ref_of(self.claim)
 
     def container(self, name: str = DEFAULT_CONTAINER) -> ContainerView:
         """Return what a container gets. AssertionError if the node lacks the source of a mount: no runtime takes it.
@@ -135,6 +134,12 @@ class PreparedClaim:
         if missing := [source for source, path in sources.items() if not path.exists()]:
             raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
         return view
+
+
+def ref_of(claim: JSON) -> ClaimRef:
+    """Return namespace, name and UID of a ResourceClaim."""
+    metadata = claim["metadata"]
+    return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def _mount_source(mount: JSON, root: Path) -> Path:

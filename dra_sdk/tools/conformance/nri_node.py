@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -48,27 +48,20 @@ class NriNode:
 
     A new runtime starts while the driver does not run, so only a check of reconnection needs the plugin to connect
     twice.
+
+    runtime: the runtime that was started last.
+    wire: what the plugin and the runtime have sent each other since `start`.
     """
+
+    runtime: NriRuntime
+    wire: NriWire
 
     def __init__(self, driver: DriverUnderTest) -> None:
         self._driver = driver
         self._numbers = count(1)
-        self._runtime: NriRuntime | None = None
-        self._wire: NriWire | None = None
+        self._running = ExitStack()
 
     # -- the runtime
-
-    @property
-    def runtime(self) -> NriRuntime:
-        """The runtime that was started last."""
-        assert self._runtime
-        return self._runtime
-
-    @property
-    def wire(self) -> NriWire:
-        """What the plugin and the runtime have sent each other since `start`."""
-        assert self._wire
-        return self._wire
 
     def start(
         self,
@@ -87,7 +80,7 @@ class NriNode:
         path, timeouts = self._driver.environment.nri_socket, self._driver.timeouts
         path.parent.mkdir(parents=True, exist_ok=True)
         inner = path.with_name("runtime.sock")
-        self._runtime = NriRuntime(
+        self.runtime = NriRuntime(
             inner,
             nri_version=nri_version,
             registration_timeout=timeouts.nri_registration,
@@ -95,24 +88,20 @@ class NriNode:
             part=part,
             configure_first=hold_reply,
         )
-        self._wire = NriWire(path, inner, self._driver.recorder, small_frames=small_frames)
-        self._runtime.start()
-        self._wire.start()
+        self.wire = NriWire(path, inner, self._driver.recorder, small_frames=small_frames)
+        self._running.callback(self.runtime.stop)
+        self._running.callback(self.wire.stop)
+        self.runtime.start()
+        self.wire.start()
 
     def stop(self) -> None:
         """Stop the runtime."""
-        self.shut()
-        if self._runtime:
-            self._runtime.stop()
-
-    def shut(self) -> None:
-        """Close the socket to the plugin."""
-        if self._wire:
-            self._wire.stop()
+        self._running.close()
 
     def restart(self, gap: float) -> None:
         """Stop the runtime, and start it with the same pods and containers after `gap` seconds."""
-        self.stop()
+        self.wire.stop()
+        self.runtime.stop()
         wait_until(lambda: self._driver.crash, gap)
         self.runtime.start()
         self.wire.start()

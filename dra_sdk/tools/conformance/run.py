@@ -69,6 +69,12 @@ class Run:
         """Prepare claims in one call, which must succeed for the kubelet; return the entries by UID."""
         return accepted(self.driver.prepare([claim.ref for claim in claims]), claims)
 
+    def prepared(self, claim: TestClaim | None = None) -> TestClaim:
+        """Prepare a claim, by default one for the first free device; return it."""
+        claim = claim or self.claims.create_one()
+        self.prepare(claim)
+        return claim
+
     def prepare_one(self, claim: TestClaim, version: str = "") -> ClaimResponse:
         """Prepare one claim, which must succeed for the kubelet; return its entry."""
         return accepted(self.driver.prepare([claim.ref], version), [claim])[claim.ref.uid]

@@ -127,8 +127,7 @@ def leaves_other_specs(run: Run) -> None:
     specs = {"foreign-conformance.json": FOREIGN_SPEC, "foreign-conformance-broken.json": BROKEN_SPEC}
     paths = {run.cdi.directory / name: content for name, content in specs.items()}
     with placed_files(paths):
-        claim = run.claims.create_one()
-        run.prepare(claim)
+        claim = run.prepared()
         run.unprepare(claim)
         changed = [path.name for path, content in paths.items() if _content(path) != content]
         expect(not changed, f"changed or removed: {', '.join(changed)}")

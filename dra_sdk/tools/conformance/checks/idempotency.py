@@ -47,8 +47,7 @@ def restores_lost_cdi_specs(run: Run) -> None:
 @IDEMPOTENCY.must("IDEM-003", f"{_HELPER}.UnprepareResourceClaims")
 def unprepares_twice(run: Run) -> None:
     """Unpreparing an unprepared claim again is not an error."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     run.unprepare(claim)
 
@@ -56,8 +55,7 @@ def unprepares_twice(run: Run) -> None:
 @IDEMPOTENCY.must("IDEM-004", f"{_KEP}: after a failure the kubelet may unprepare and prepare again")
 def prepares_an_unprepared_claim_again(run: Run) -> None:
     """A claim that was unprepared can be prepared again, and its CDI devices exist."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     run.expect_defined(run.prepare_one(claim).cdi_ids)
 

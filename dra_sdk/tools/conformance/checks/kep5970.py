@@ -62,8 +62,7 @@ def pod_runs_with_its_device(run: Run) -> None:
 def node_unprepare_resources(run: Run) -> None:
     """The driver cleans up when the pod ends."""
     before = run.spec_files()
-    claim = run.claims.create_scheduled()
-    run.prepare(claim)
+    claim = run.prepared(run.claims.create_scheduled())
     run.unprepare(claim)
     run.expect_specs_removed(before, "after the claim was unprepared")
 
@@ -71,8 +70,7 @@ def node_unprepare_resources(run: Run) -> None:
 @KEP5970.must("KEP-007", f"{_SCOPE} 7")
 def resource_reuse(run: Run) -> None:
     """Afterwards the same device can be prepared for another claim."""
-    first = run.claims.create_scheduled()
-    run.prepare(first)
+    first = run.prepared(run.claims.create_scheduled())
     run.unprepare(first)
     second = run.claims.create_scheduled()
     if second.devices != first.devices:

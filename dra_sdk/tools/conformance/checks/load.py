@@ -41,8 +41,7 @@ def leaves_nothing_behind(run: Run) -> None:
     process = run.instance.process
     open_before: int | None = None
     for cycle in range(CYCLES):
-        claim = run.claims.create_one(device)
-        run.prepare(claim)
+        claim = run.prepared(run.claims.create_one(device))
         run.unprepare(claim)
         run.claims.delete(claim)
         if process and not cycle:

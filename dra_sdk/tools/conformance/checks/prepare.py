@@ -152,16 +152,14 @@ def refuses_an_absent_device(run: Run) -> None:
 @UNPREPARE.must("UNPREP-001", f"{_MANAGER}, unprepareResources")
 def one_entry_per_unprepared_claim(run: Run) -> None:
     """A prepared claim is unprepared: the answer has one entry, under the claim's UID, without an error."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
 
 
 @UNPREPARE.must("UNPREP-002", _UNPREPARE_HELPER)
 def accepts_never_prepared_claims(run: Run) -> None:
     """Unpreparing a claim that was never prepared is not an error, also in one call with a prepared claim."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     first, second = (TestClaim(run.claims.missing_ref()) for _ in range(2))
     run.unprepare(first, claim, second)
 

@@ -99,8 +99,7 @@ def survives_invalid_requests(run: Run) -> None:
 @SECURITY.should("SEC-006", _KEP, Need.EMBEDDED_SERVER)
 def sends_only_necessary_requests(run: Run) -> None:
     """A driver on a node reads single claims and its node, and writes only ResourceSlices and device status."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     assert run.environment.requests
     extra = sorted({_request(request) for request in run.environment.requests() if not _allowed(request)})
