@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,6 @@ from dra_sdk.cli.arguments import Parser, from_text, positive_seconds
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.tools.scheduling.cluster import ClaimOutcome, ObjectKey, ObjectSource, PodPlacement, SchedulingOutcome
-from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.selectors import LabelSelector, labels_match, parse_labels
@@ -94,29 +93,33 @@ def names_cluster(arguments: argparse.Namespace) -> bool:
     return bool(getattr(arguments, "from_cluster", False) or arguments.kubeconfig or arguments.context)
 
 
+@dataclass(frozen=True, slots=True)
 class LiveCluster:
     """The objects of a running cluster that matter for devices.
 
-    kinds: the API version and the collection of each kind.
+    name: the URL of its API server.
     version: the server's version, such as `v1.36.3`.
     namespace: the namespace of objects and names that have none.
+    kinds: the API version and the collection of each kind.
+    collections: has the objects.
+    follow: whether the collections follow the cluster.
     """
 
-    def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str, *, follow: bool) -> None:
-        self._collections, self._follow = collections, follow
-        self.kinds = kinds
-        self._name = name
-        self.version = ""
-        self.namespace = DEFAULT_NAMESPACE
+    name: str
+    version: str
+    namespace: str
+    kinds: dict[str, tuple[str, str]]
+    collections: Collections
+    follow: bool
 
     def source(self) -> ObjectSource:
         """Return the objects as they are now."""
         objects = [
             {"apiVersion": api_version, "kind": kind} | obj
             for kind, (api_version, path) in self.kinds.items()
-            for obj in self._collections.items(path)
+            for obj in self.collections.items(path)
         ]
-        return ObjectSource(self._name, [Document(obj) for obj in objects], stored=True)
+        return ObjectSource(self.name, [Document(obj) for obj in objects], stored=True)
 
     def moments(self, timeout: float | None = None) -> Iterator[None]:
         """Yield at once and, if the cluster is followed, after each change until `timeout` seconds are over.
@@ -125,11 +128,11 @@ class LiveCluster:
         """
         yield
         end = None if timeout is None else monotonic() + timeout
-        while self._follow:
+        while self.follow:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 return
-            if self._collections.wait(left, calm=CALM_SECONDS, at_most=LONGEST_CALM_SECONDS):
+            if self.collections.wait(left, calm=CALM_SECONDS, at_most=LONGEST_CALM_SECONDS):
                 yield
 
 
@@ -142,8 +145,7 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
 
     context = arguments.context
     namespace = namespace_of(find_source(arguments.kubeconfig, context))
-    client = KubeClient.connect(arguments.kubeconfig, context=context)
-    try:
+    with closing(KubeClient.connect(arguments.kubeconfig, context=context)) as client:
         version = str(client.get("/version").get("gitVersion", ""))
         kinds = {kind: (api_version, path) for kind, api_version, path in _KINDS}
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
@@ -154,16 +156,9 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
                 with suppress(NotFoundError):
                     client.get(path, {"limit": "1"})
                     kinds[kind] = (api_version, path)
-        collections = Collections(client, [path for _, path in kinds.values()])
-        try:
+        with closing(Collections(client, [path for _, path in kinds.values()])) as collections:
             collections.start(follow=follow)
-            cluster = LiveCluster(collections, kinds, client.server, follow=follow)
-            cluster.version, cluster.namespace = version, namespace
-            yield cluster
-        finally:
-            collections.close()
-    finally:
-        client.close()
+            yield LiveCluster(client.server, version, namespace, kinds, collections, follow)
 
 
 # -- what -n and -l choose
