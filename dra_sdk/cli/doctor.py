@@ -9,6 +9,7 @@ root on the node or in a driver's pod. It changes nothing, and says what it cann
 from __future__ import annotations
 
 import argparse
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 
 from dra_sdk.cli.arguments import Commands, add_output, check_host_root
@@ -53,11 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         root=settings.host_root,
     )
     api = _client(settings)
-    try:
+    with nullcontext() if api is None else closing(api):
         findings = examine(paths, api, settings.node_name, nri=arguments.nri)
-    finally:
-        if api is not None:
-            api.close()
     if arguments.output == "json":
         print_json([asdict(finding) for finding in findings])
     else:

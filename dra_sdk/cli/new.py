@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -135,12 +134,10 @@ def _write(template: Path, answers: Answers, directory: Path) -> int:
     if target.exists() or target.is_symlink():
         raise SettingsError(f"{target} exists already: choose another name, or remove it")
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{answers['name']}.", dir=directory))
-        try:
-            number = _render(template, answers, temporary / "new")
-            (temporary / "new").rename(target)
-        finally:
-            shutil.rmtree(temporary)
+        with tempfile.TemporaryDirectory(prefix=f".{answers['name']}.", dir=directory) as temporary:
+            new = Path(temporary, "new")
+            number = _render(template, answers, new)
+            new.rename(target)
     except OSError as error:
         raise SettingsError(f"cannot write {target}: {error.strerror}") from error
     return number

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -171,15 +171,13 @@ def node_environment(
 @contextmanager
 def _connected(kubeconfig: Path | None) -> Iterator[tuple[KitClient, str]]:
     """Provide the API server, and a namespace that exists as long as the context."""
-    api = KitClient(KubeClient.connect(kubeconfig, agent=USER_AGENT))
     namespace = f"{PREFIX}-{uuid.uuid4().hex[:8]}"
-    try:
-        api.create_namespace(namespace)
+    with closing(KitClient(KubeClient.connect(kubeconfig, agent=USER_AGENT))) as api:
         try:
-            yield api, namespace
-        finally:
-            api.delete(f"{_NAMESPACES}/{paths.segment(namespace)}")
-    except ApiError as error:
-        raise SettingsError(f"the kit needs the API server for claims and slices: {error}") from error
-    finally:
-        api.close()
+            api.create_namespace(namespace)
+            try:
+                yield api, namespace
+            finally:
+                api.delete(f"{_NAMESPACES}/{paths.segment(namespace)}")
+        except ApiError as error:
+            raise SettingsError(f"the kit needs the API server for claims and slices: {error}") from error

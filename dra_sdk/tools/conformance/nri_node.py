@@ -159,11 +159,10 @@ class NriNode:
 
         There is a socket all the time, so a plugin that gives up after some attempts has one for each kind.
         """
-        listener = listen(self._driver.environment.nri_socket)
-        self.wire.stop(replaced=True)
-        wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
-        listener.settimeout(self._driver.timeouts.nri_reconnect)
-        try:
+        with listen(self._driver.environment.nri_socket) as listener:
+            self.wire.stop(replaced=True)
+            wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
+            listener.settimeout(self._driver.timeouts.nri_reconnect)
             for number, kind in enumerate(kinds, 1):
                 try:
                     plugin, _ = listener.accept()
@@ -174,8 +173,6 @@ class NriNode:
                 with plugin:
                     kind(plugin)
                     _wait_closed(plugin, self._driver.timeouts.settle)
-        finally:
-            listener.close()
 
     # -- calls of the kit
 
