@@ -179,17 +179,21 @@ class NriNode:
     @property
     def events(self) -> frozenset[Event]:
         """What the plugin has subscribed to."""
-        masks = [call.answer.events for call in self.wire.calls if call.method == "Configure"]
+        masks = [call.answer.events for call in self.calls("Configure")]
         return (subscribed(masks[-1]) or frozenset(Event)) if masks else frozenset()
+
+    def calls(self, method: str) -> list[NriCall]:
+        """Return the answered calls of a method since `start`."""
+        return [call for call in self.wire.calls if call.method == method]
 
     def call(self, method: str, request: bytes) -> NriCall:
         """Call a method of the plugin; CheckFailedError if it does not answer."""
-        before = len(self.wire.calls)
+        before = len(self.calls(method))
         with suppress(NriError):  # an error is an answer too
             self.runtime.call(method, request)
-        if answer := next((call for call in self.wire.calls[before:] if call.method == method), None):
-            return answer
-        raise CheckFailedError(f"the plugin does not answer {method[:40]}")
+        answers = self.calls(method)[before:]
+        expect(answers, f"the plugin does not answer {method[:40]}")
+        return answers[0]
 
     # -- pods and containers
 
@@ -278,12 +282,10 @@ class NriNode:
 
     def adjustment(self, container: pb.Container) -> pb.ContainerAdjustment:
         """Return what the plugin has adjusted in a container when it was created; an empty one if nothing."""
-        for call in self.wire.calls:
-            if call.method == "CreateContainer":
-                asked = pb.CreateContainerRequest.FromString(call.request).container.id
-                if asked == container.id:
-                    adjustment: pb.ContainerAdjustment = call.answer.adjust
-                    return adjustment
+        for call in self.calls("CreateContainer"):
+            if pb.CreateContainerRequest.FromString(call.request).container.id == container.id:
+                adjustment: pb.ContainerAdjustment = call.answer.adjust
+                return adjustment
         return pb.ContainerAdjustment()
 
     def _ask(self, event: Callable[[Any], Any], argument: Any) -> Any:

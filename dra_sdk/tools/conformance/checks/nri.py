@@ -12,7 +12,6 @@ from dra_sdk.node.nri.mux import PLUGIN_FRAME, PLUGIN_SERVICE, frames
 from dra_sdk.node.nri.ttrpc import REQUEST, Code, Frame, encode
 from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.nri_node import NriNode
-from dra_sdk.tools.conformance.nri_wire import NriCall
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.run import UNKNOWN_FIELD, Run
 from dra_sdk.tools.conformance.timeouts import wait_until
@@ -38,12 +37,13 @@ def registers_in_time(run: Run) -> None:
     node, timeouts = run.nri_node(), run.timeouts
     node.start()
     run.driver.start()
-    calls = node.wire.calls
     wait_until(lambda: node.wire.connected or run.driver.crash, timeouts.nri_connect)
     expect(node.wire.connected, f"nothing has connected to the socket within {timeouts.nri_connect:g} s")
-    wait_until(lambda: calls or node.problems or run.driver.crash, timeouts.nri_registration)
-    first = next((call for call in calls if call.method == "RegisterPlugin"), None)
-    expect(first, f"RegisterPlugin has not come within {timeouts.nri_registration:g} s of the connection")
+    wait_until(lambda: node.wire.calls or node.problems or run.driver.crash, timeouts.nri_registration)
+    expect(
+        node.calls("RegisterPlugin"),
+        f"RegisterPlugin has not come within {timeouts.nri_registration:g} s of the connection",
+    )
 
 
 @NRI.must("NRI-002", f"{_API}, RegisterPluginRequest; {_ADAPTATION}, checkPluginIndex", Need.RESTART)
@@ -52,13 +52,9 @@ def valid_name_and_index(run: Run) -> None:
     node = run.nri_node()
     node.start()
     run.driver.start()
-
-    def registered() -> list[NriCall]:
-        return [call for call in node.wire.calls if call.method == "RegisterPlugin"]
-
-    wait_until(lambda: registered() or run.driver.crash, run.timeouts.nri_connect)
-    expect(registered(), "the plugin has not called RegisterPlugin")
-    refused = registered()[0]
+    wait_until(lambda: node.calls("RegisterPlugin") or run.driver.crash, run.timeouts.nri_connect)
+    expect(node.calls("RegisterPlugin"), "the plugin has not called RegisterPlugin")
+    refused = node.calls("RegisterPlugin")[0]
     expect(refused.code == Code.OK, f"RegisterPlugin: {refused.status}")
 
 
@@ -199,12 +195,8 @@ def does_not_deadlock_old_runtimes(run: Run) -> None:
     for version in BEFORE_SAFE_UPDATES:
         node = run.connected_node(version)
         _life(run, node)
-        wait_until(partial(_asked_for_updates, node), run.timeouts.settle)
-        expect(not _asked_for_updates(node), f"with NRI {version} the plugin calls UpdateContainers")
-
-
-def _asked_for_updates(node: NriNode) -> bool:
-    return any(call.method == "UpdateContainers" for call in node.wire.calls)
+        wait_until(partial(node.calls, "UpdateContainers"), run.timeouts.settle)
+        expect(not node.calls("UpdateContainers"), f"with NRI {version} the plugin calls UpdateContainers")
 
 
 @NRI.must("NRI-014", f"{_API}, StateChange: replaced in NRI 0.12 by a call for each event", Need.RESTART)
