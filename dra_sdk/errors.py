@@ -9,7 +9,7 @@ DraError
 ├── ClaimError            this claim cannot be prepared; other claims are not affected
 │   ├── ConfigError       its opaque configuration is wrong
 │   ├── DeviceHeldError   another claim holds one of its devices
-│   ├── PermanentError    for authors: a retry is useless until somebody changes something
+│   ├── PermanentError    for authors: a retry is useless until something changes
 │   └── RetriableError    for authors: the kubelet's next attempt may succeed
 ├── StateError            a file under the plugin data directory cannot be read or trusted
 ├── HardwareError         a file of the host's /sys, /proc or /dev is missing or has unexpected content
@@ -30,8 +30,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from types import TracebackType
+from traceback import walk_tb
 from typing import ClassVar, Final
+
+from dra_sdk.texts import printable
 
 _BUSY: Final = frozenset({429, 500, 502, 503, 504})
 _FORBIDDEN: Final = 403
@@ -71,7 +73,7 @@ class InvalidObjectError(DraError):
 class ClaimError(DraError):
     """This claim cannot be prepared or unprepared; other claims of the same call are not affected."""
 
-    #: Whether the kubelet's next attempt can succeed without anybody changing an object.
+    #: Whether the kubelet's next attempt can succeed without a change of an object.
     retriable: ClassVar[bool] = True
 
 
@@ -86,7 +88,7 @@ class DeviceHeldError(ClaimError):
 
 
 class PermanentError(ClaimError):
-    """Raised by a hook: a retry is useless until somebody changes the claim, the driver or the node."""
+    """Raised by a hook: a retry is useless until the claim, the driver or the node changes."""
 
     retriable = False
 
@@ -135,7 +137,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object changed since it was read, or exists already (`reason` tells which)."""
+    """409: the object changed since it was read, or exists already (`reason` says which)."""
 
 
 class GoneError(ApiError):
@@ -156,33 +158,29 @@ class UnreachableError(ApiError):
 
 
 def raised_at(error: BaseException) -> str:
-    """The author's line that raised `error`, as ` (my_driver.py, line 12)`; empty if no code of the author ran.
+    """Return the author's line that raised `error`, as ` (my_driver.py, line 12)`; empty if no code of the author ran.
 
     Empty also for a DraError, whose message is for users of the driver. The line is the last one in the package that
     the SDK called: `pathlib` raises for a missing file, but the author looks for the line that reads it.
     """
     if isinstance(error, DraError):
         return ""
-    found = [each for each in _frames(error.__traceback__) if each[0] not in _NOT_THE_AUTHORS]
-    lines = [(file, line) for package, file, line in found if package == found[0][0]]
+    frames = [frame for frame in _frames(error) if frame[0] not in _NOT_THE_AUTHORS]
+    lines = [(file, line) for package, file, line in frames if package == frames[0][0]]
     return f" ({lines[-1][0].rpartition('/')[2]}, line {lines[-1][1]})" if lines else ""
 
 
-def _frames(frame: TracebackType | None) -> Iterator[tuple[str, str, int]]:
-    """Package, file and line of each call, outermost first."""
-    while frame is not None:
-        package = str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]
-        yield package, frame.tb_frame.f_code.co_filename, frame.tb_lineno
-        frame = frame.tb_next
+def _frames(error: BaseException) -> Iterator[tuple[str, str, int]]:
+    """Yield package, file and line of each call, outermost first."""
+    for frame, line in walk_tb(error.__traceback__):
+        yield str(frame.f_globals.get("__name__")).partition(".")[0], frame.f_code.co_filename, line
 
 
 def one_line(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters, safe for terminals and logs.
+    """Return `text` on one line of at most `limit` characters, safe for terminals and logs.
 
     Runs of white space become one space. What is not printable (control characters, marks that reverse the direction
     of writing, lone surrogates) is written as an escape such as `\\x1b`.
     """
-    shown = " ".join(text[: 4 * limit].split())
-    if not shown.isprintable():
-        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+    shown = printable(" ".join(text[: 4 * limit].split()))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -10,18 +10,18 @@ _ALIKE: Final = 0.7
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as `1 pod`, `2 pods`."""
+    """Return a count such as `1 pod`, `2 pods`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def shortened(items: Sequence[str], limit: int) -> str:
-    """At most `limit` items, joined by commas, and how many more there are: `a, b and 3 more`."""
+    """Return at most `limit` items, joined by commas, and how many more there are: `a, b and 3 more`."""
     shown = ", ".join(items[:limit])
     return f"{shown} and {len(items) - limit} more" if len(items) > limit else shown
 
 
 def limited(items: Sequence[str], limit: int, noun: str = "") -> list[str]:
-    """At most `limit` items, and one that says how many more there are: `and 3 more`.
+    """Return at most `limit` items, and one that says how many more there are: `and 3 more`.
 
     noun: what the items are, in the singular: with `problem` the last one is `and 3 more problems`.
     """
@@ -30,8 +30,15 @@ def limited(items: Sequence[str], limit: int, noun: str = "") -> list[str]:
     return [*items[:limit], f"and {rest}"] if more > 0 else list(items)
 
 
+def printable(text: str) -> str:
+    """Return the text on one line, with what is not printable as escapes such as `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that is most like a word, whatever the case of the letters; None if none is like it."""
+    """Return the choice that is most like a word, ignoring case; None if none is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
 
     known = {choice.lower(): choice for choice in choices}
@@ -39,6 +46,6 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The choice that is most like a word, as the end of a sentence: `; did you mean X?`; empty if none is like it."""
+    """Return a proposal as the end of a sentence: `; did you mean X?`; empty if no choice is like the word."""
     choice = closest(word, choices)
     return f"; did you mean {choice}?" if choice is not None else ""

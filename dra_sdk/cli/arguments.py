@@ -7,8 +7,8 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NoReturn, Protocol
@@ -19,6 +19,8 @@ from dra_sdk.model.settings import SECTION, DriverSettings
 from dra_sdk.texts import closest, did_you_mean
 from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
+REPEATED: Final[dict[str, Any]] = {"action": "append", "default": []}
+"""Options of a flag that may be repeated, whose values are a list."""
 UNDER_KUBECTL: Final = "kubectl dra"
 """The name of the command as a plugin of kubectl."""
 _FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
@@ -45,25 +47,24 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "-f",
             "--filename",
-            action="append",
-            default=[],
+            **REPEATED,
             metavar="FILE",
             help="one more FILE, or several with commas between them, as for kubectl; may be repeated",
         )
         self._has_files, self._needs_files = True, required
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As in the base class; but words after flags are files if the command has files, and errors otherwise."""
-        found, left = super().parse_known_args(args, namespace)
+        """Parse as the base class; but words after flags are files if the command has files, and errors otherwise."""
+        parsed, left = super().parse_known_args(args, namespace)
         if self._has_files:
-            found.files += [each for each in left if not _is_flag(each)]
-            found.files += [each for names in found.filename for each in _file_names(names)]
-            left = [each for each in left if _is_flag(each)]
-            if self._needs_files and not found.files and not left:
+            parsed.files += [word for word in left if not _is_flag(word)]
+            parsed.files += [name for names in parsed.filename for name in _file_names(names)]
+            left = [word for word in left if _is_flag(word)]
+            if self._needs_files and not parsed.files and not left:
                 self.error("the following arguments are required: FILE")
         if left:
             self.error(f"unrecognized arguments: {' '.join(left)}{self._suggestion(left)}")
-        return found, left
+        return parsed, left
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; only `--help` prints the usage."""
@@ -72,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
     def _suggestion(self, words: Sequence[str]) -> str:
-        """The known flags that are most like the unknown ones."""
+        """Return the known flags that are most like the unknown ones."""
         known = _FLAG.findall(self.format_help())
         flags = [flag for word in words if _is_flag(word) and (flag := closest(word.partition("=")[0], known))]
         return f"; did you mean {', '.join(dict.fromkeys(flags))}?" if flags else ""
@@ -92,9 +93,9 @@ class Commands(Protocol):
         """Add a subcommand."""
 
 
-def _wrong_choice(found: re.Match[str]) -> str:
-    """The sentence of argparse about a wrong choice, with the one that is most like it."""
-    value, known = found[1].strip("'\""), [each.strip("'\"") for each in found[2].split(", ")]
+def _wrong_choice(match: re.Match[str]) -> str:
+    """Return argparse's sentence about a wrong choice, with the choice that is most like it."""
+    value, known = match[1].strip("'\""), [choice.strip("'\"") for choice in match[2].split(", ")]
     return f"{value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}"
 
 
@@ -125,19 +126,21 @@ class _DriverHelp(argparse.Action):
 
 
 def _settings_help(driver: str, settings: type[DriverSettings]) -> str:
-    """The settings of a driver, laid out as the flags are."""
+    """Return the settings of a driver, laid out as the flags are."""
     width = shutil.get_terminal_size().columns - 2
     text = f"settings of driver {driver}, as environment variables or in section `{SECTION}` of the file of --config:"
     lines = ["", *wrap(text, width)]
-    for each in settings.documentation():
-        default = "required" if each.default is None else f"default {each.default}" if each.default else "not set"
-        lines += [f"  {each.variable}, {each.key}: {each.accepts} ({default})"]
-        lines += wrap(each.description, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    for setting in settings.documentation():
+        default = (
+            "required" if setting.default is None else f"default {setting.default}" if setting.default else "not set"
+        )
+        lines += [f"  {setting.variable}, {setting.key}: {setting.accepts} ({default})"]
+        lines += wrap(setting.description, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return "\n".join(lines)
 
 
 def from_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A type of argument that reports the message of a ValueError, which argparse would omit."""
+    """Return a type of argument that reports the message of a ValueError, which argparse would omit."""
 
     def convert(text: str) -> Any:
         try:
@@ -149,7 +152,7 @@ def from_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:
-    """A type of argument for whole numbers from a minimum."""
+    """Return a type of argument for whole numbers from a minimum."""
 
     def read(text: str) -> int:
         if not (text.isdecimal() and int(text) >= minimum):
@@ -160,7 +163,7 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def positive_seconds(text: str) -> float:
-    """A duration in seconds above 0; ArgumentTypeError for anything else."""
+    """Return a duration in seconds above 0; ArgumentTypeError for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -171,7 +174,7 @@ def positive_seconds(text: str) -> float:
 
 
 def feature_gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false` as for the API server's own flag; ArgumentTypeError for an unknown gate or value."""
+    """Return the gates of `A=true,B=false`, as for the API server; ArgumentTypeError for an unknown gate or value."""
     gates = {}
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
@@ -208,43 +211,52 @@ def add_server_flags(parser: argparse.ArgumentParser, *, running: bool = False) 
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a path is a directory; False if that cannot be found out."""
+    """Return whether a path is a directory; False if that cannot be found out."""
     try:
         return path.is_dir()
     except OSError:
         return False
 
 
-HOST_ROOT_HELP: Final = (
-    "the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture`"
-)
+def add_output(parser: argparse._ActionsContainer, formats: Sequence[str], description: str) -> None:
+    """Add the flag for the format of the output; the first of the formats is the default."""
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=description)
+
+
+def add_host_root(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the tree that a driver reads."""
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture` "
+        "(default /)",
+    )
 
 
 def check_host_root(path: Path) -> None:
-    """SettingsError unless the directory with the host's files exists."""
+    """Raise SettingsError unless the directory with the host's files exists."""
     if not is_directory(path):
         raise SettingsError(f"--host-root {path} is not a directory; it must contain the host's /sys, /proc and /dev")
 
 
-@contextmanager
-def opened_host_root(path: Path) -> Iterator[Path]:
-    """The directory with the host's files: `path` itself, or a temporary one with the content of an archive.
+def opened_host_root(path: Path) -> AbstractContextManager[Path]:
+    """Return the directory with the host's files: `path` itself, or a temporary one with the content of an archive.
 
     SettingsError if there is neither, or if the archive is refused.
     """
     if path.is_file():
         from dra_sdk.tools.node_archive.archive import opened_root  # noqa: PLC0415 (only for an archive)
 
-        with opened_root(path) as root:
-            yield root
-    else:
-        check_host_root(path)
-        yield path
+        return opened_root(path)
+    check_host_root(path)
+    return nullcontext(path)
 
 
 def _file_names(names: str) -> list[str]:
-    """The files of one `-f`: kubectl separates them by commas."""
-    return [names] if Path(names).exists() else [each for each in names.split(",") if each]
+    """Return the files of one `-f`: kubectl separates them by commas."""
+    return [names] if Path(names).exists() else [name for name in names.split(",") if name]
 
 
 def _is_flag(word: str) -> bool:

@@ -13,9 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import REPEATED, Commands, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.texts import counted
 
@@ -26,15 +26,13 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.tar.gz", help="the archive to write")
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="also the files that this driver names (`capture` of its DriverInfo); may be repeated",
     )
     parser.add_argument(
         "--include",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="GLOB",
         help="also these files and directories, such as '/sys/class/fpga/*'; may be repeated",
     )
@@ -51,17 +49,19 @@ def run(arguments: argparse.Namespace) -> int:
     from dra_sdk.tools.node_archive.node_files import capture, write_archive  # noqa: PLC0415 (when it runs)
 
     check_host_root(arguments.host_root)
-    patterns = [*arguments.include, *(each for name in arguments.driver for each in load_driver(name).info.capture)]
-    found = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
+    patterns = list(arguments.include)
+    for name in arguments.driver:
+        patterns += load_driver(name).info.capture
+    tree = capture(arguments.host_root, include=patterns, with_ids=arguments.with_ids)
     try:
-        write_archive(found, arguments.output)
+        write_archive(tree, arguments.output)
     except OSError as error:
         raise SettingsError(f"cannot write {arguments.output}: {error.strerror}") from error
-    parts = [counted(len(found.files), "file"), counted(len(found.devices), "device node"), f"{found.size >> 10} KiB"]
-    ids = "identifiers are the real ones" if found.with_ids else f"{counted(found.identifiers, 'identifier')} replaced"
+    parts = [counted(len(tree.files), "file"), counted(len(tree.devices), "device node"), f"{tree.size >> 10} KiB"]
+    ids = "identifiers are the real ones" if tree.with_ids else f"{counted(tree.identifiers, 'identifier')} replaced"
     print(f"{arguments.output}: {', '.join(parts)}; {ids}")
-    for reason, number in Counter(found.left_out.values()).most_common():
-        print(printable(f"left out: {counted(number, 'path')}: {reason}"), file=sys.stderr)
-    if found.left_out:
+    reasons = Counter(tree.left_out.values()).most_common()
+    print_lines((f"left out: {counted(number, 'path')}: {reason}" for reason, number in reasons), sys.stderr)
+    if reasons:
         print(f"{MANIFEST} in the archive names them", file=sys.stderr)
-    return 0 if found.complete else 1
+    return 0 if tree.complete else 1

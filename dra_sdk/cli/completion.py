@@ -47,8 +47,8 @@ class _Completed:
 
         for word, kind in _PATHS.items():
             if word in str(self.metavar or ""):
-                found: dict[str, str] = getattr(shtab, kind)
-                return found
+                completion: dict[str, str] = getattr(shtab, kind)
+                return completion
         raise AttributeError("complete")
 
 

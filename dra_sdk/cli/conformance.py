@@ -11,31 +11,32 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import (
-    HOST_ROOT_HELP,
+    REPEATED,
     Commands,
     Parser,
+    add_host_root,
     from_text,
     is_directory,
     opened_host_root,
     positive_seconds,
     whole_number,
 )
-from dra_sdk.cli.output import error_lines, print_table
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.cli.output import print_table, write_file
+from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import node_name
 
 if TYPE_CHECKING:
     from dra_sdk.tools.conformance.check import Check, Result
-    from dra_sdk.tools.conformance.report import Report
+    from dra_sdk.tools.conformance.report import Report, Table
     from dra_sdk.tools.conformance.target import Target
 
-NOT_CHECKED: Final = 2
 _COMMAND_HELP: Final = (
     "start any driver with this command line, in which {kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir} "
     "{cdi_dir} {node_name} {host_root} {nri_socket} {pod_uid} are replaced; the environment has KUBECONFIG NODE_NAME "
@@ -48,9 +49,7 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("conformance", help="check any DRA driver against its contract", description=__doc__)
     _add_driver_flags(parser)
     _add_environment_flags(parser)
-    parser.add_argument(
-        "--level", action="append", default=[], metavar="NAME,…", help="only these levels or checks; may be repeated"
-    )
+    parser.add_argument("--level", **REPEATED, metavar="NAME,…", help="only these levels or checks; may be repeated")
     parser.add_argument("--list", action="store_true", help="list the checks and their contracts, and check nothing")
     parser.add_argument("--strict", action="store_true", help="the driver conforms only if no `should` failed either")
     parser.add_argument(
@@ -97,13 +96,7 @@ def _add_environment_flags(parser: Parser) -> None:
         help="the driver's node (default: one that is created for the run)",
     )
     parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="with --registry: CDI specs (default /var/run/cdi)")
-    parser.add_argument(
-        "--host-root",
-        type=Path,
-        default=Path("/"),
-        metavar="DIR",
-        help=f"{HOST_ROOT_HELP} (default /)",
-    )
+    add_host_root(parser)
     parser.add_argument(
         "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to request devices by"
     )
@@ -114,10 +107,6 @@ def run(arguments: argparse.Namespace) -> int:
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return _print_checks() if arguments.list else _check(arguments)
-    except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return NOT_CHECKED
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -144,18 +133,14 @@ def _check(arguments: argparse.Namespace) -> int:
         print(line)
     for path, document in ((arguments.junit, junit_document), (arguments.json, json_document)):
         if path:
-            _write(path, document(report))
+            write_file(path, document(report))
     return report.exit_status
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
-    """SettingsError for flags that would be ignored, or fail only after minutes of checks."""
-    if not (arguments.driver or arguments.command or arguments.registry):
-        raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
+    """Raise SettingsError for flags that would be ignored, or fail only after minutes of checks."""
     if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
         raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
-    if arguments.registry and arguments.nri:
-        raise SettingsError("--nri needs --driver or --command: the NRI plugin must connect to the kit's runtime")
     if arguments.registry and not is_directory(arguments.registry):
         raise SettingsError(f"--registry {arguments.registry} is not a directory; a kubelet creates plugins_registry")
     for path in filter(None, (arguments.junit, arguments.json)):
@@ -165,13 +150,14 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
     from dra_sdk.tools.conformance.check import run_checks  # noqa: PLC0415 (imports gRPC)
-    from dra_sdk.tools.conformance.report import Report  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.report import Report, Table  # noqa: PLC0415 (imports gRPC)
 
     target = _target(arguments)
     started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     with target.open() as opened:
         server = opened.api.version() + (" (embedded)" if opened.environment.requests else "")
-        results = run_checks(opened, checks, _result_printer(quiet=arguments.quiet))
+        print_result = (lambda _result: None) if arguments.quiet else partial(_print_rows, Table())
+        results = run_checks(opened, checks, print_result)
         name = opened.driver.name
     seconds = time.monotonic() - began
     return Report(name, target.description, server, started, seconds, results, strict=arguments.strict)
@@ -186,21 +172,5 @@ def _target(arguments: argparse.Namespace) -> Target:
     return Target(**given, max_claims=arguments.load, timeouts=Timeouts(start=arguments.start_timeout))
 
 
-def _result_printer(*, quiet: bool) -> Callable[[Result], None]:
-    """Prints the rows of each result."""
-    from dra_sdk.tools.conformance.report import Table  # noqa: PLC0415 (imports gRPC)
-
-    table = Table()
-
-    def print_result(result: Result) -> None:
-        if not quiet:
-            print("\n".join(table.rows(result)), flush=True)
-
-    return print_result
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content)
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+def _print_rows(table: Table, result: Result) -> None:
+    print("\n".join(table.rows(result)), flush=True)

@@ -7,13 +7,12 @@ kept. Exit status: 0 if everything is written, 2 for a file that cannot be read 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
-from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.input import STDIN, file_names, read_file
-from dra_sdk.cli.output import printable, yaml_text
+from dra_sdk.cli.output import print_objects
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.texts import counted
 from dra_sdk.wire.conversion import older_version, to_v1, version_problem
@@ -25,15 +24,13 @@ def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("convert", help="write objects of older API versions as v1", description=__doc__)
     parser.add_files(f"YAML or JSON; {STDIN} is standard input", required=True)
-    parser.add_argument(
-        "-o", "--output", choices=("yaml", "json"), default="yaml", help="yaml: documents (default); json: one List"
-    )
+    add_output(parser, ("yaml", "json"), "yaml: documents (default); json: one List")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert and print; InvalidObjectError for an object that cannot be converted."""
-    found: list[Any] = []
+    converted: list[Any] = []
     older = 0
     for name in file_names(arguments.files):
         source = read_file(name)
@@ -43,10 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
                     where = f"{source.name}:{document.line([*path, 'apiVersion'])}: {title(obj).replace(' ', '/', 1)}"
                     raise InvalidObjectError(where, [str(problem)])
                 older += bool(older_version(obj))
-                found.append(to_v1(obj))
-    if arguments.output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
-    else:
-        print(yaml_text(found), end="")
-    print(printable(f"{older} of {counted(len(found), 'object')} converted"), file=sys.stderr)
+                converted.append(to_v1(obj))
+    print_objects(converted, arguments.output)
+    print(f"{older} of {counted(len(converted), 'object')} converted", file=sys.stderr)
     return 0

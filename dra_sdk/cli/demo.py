@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
-from dra_sdk.cli.hook_calls import discover, load_driver, threads_print_to_stderr, told_if_slow
-from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
+from dra_sdk.cli.arguments import Commands, add_host_root, opened_host_root
+from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
+from dra_sdk.cli.output import Octal, print_error, print_objects, print_table, print_value
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
-from dra_sdk.node.runtime.settings import path as path_type
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.texts import counted
 
@@ -41,13 +39,7 @@ def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("demo", help="show the whole life of a claim on this machine", description=__doc__)
     parser.add_argument("driver", nargs="?", default="cpu", help="a name that `dra-sdk drivers` lists, or module:Class")
-    parser.add_argument(
-        "--host-root",
-        type=path_type,
-        default=Path("/"),
-        metavar="DIR",
-        help=f"{HOST_ROOT_HELP} (default /)",
-    )
+    add_host_root(parser)
     parser.set_defaults(run=run)
 
 
@@ -62,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (SettingsError, DriverLoadError):
             raise
         except DraError as error:
-            for line in error_lines(error):
-                print(line, file=sys.stderr)
+            print_error(error)
             return 1
 
 
@@ -101,7 +92,7 @@ def _run_steps(driver: Driver, root: Path) -> int:
 
 
 def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:
-    """How many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
+    """Return how many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
     pools = discover(driver, Node(settings.node_name, settings.host_root))
     return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
 
@@ -113,7 +104,7 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
     """Show the published devices; the following steps use the first one."""
     _print_step(f"1. Describe: {driver} runs, is registered with the kubelet, and publishes the devices it found.")
     published = cluster.wait_slices(driver, slices)
-    devices: list[JSON] = [device for each in published for device in each["spec"].get("devices", [])]
+    devices: list[JSON] = [device for raw_slice in published for device in raw_slice["spec"].get("devices", [])]
     if not devices:
         print("   It found no device, so there is nothing to request.")
         return []
@@ -132,7 +123,7 @@ def _request(cluster: EmbeddedCluster, driver: str, device: JSON) -> None:
     }
     claim = _claim(CLAIM, _expression(driver, device))
     _print_step("2. Request: an administrator creates a class, and a user claims one of its devices by CEL.")
-    print(yaml_text([device_class, claim]), end="")
+    print_objects([device_class, claim], "yaml")
     cluster.api.create("deviceclasses", device_class)
     cluster.api.create("resourceclaims", claim)
 
@@ -141,13 +132,13 @@ def _allocate(cluster: EmbeddedCluster) -> None:
     cluster.create_pod(POD, [CLAIM])
     placement = cluster.schedule().pods_by_key["default", POD]
     _print_step(f"3. Allocate: a pod uses the claim. The scheduler places it on {placement.node} and allocates:")
-    _print_yaml(cluster.api.get("resourceclaims", CLAIM, "default")["status"]["allocation"]["devices"])
+    print_value(cluster.api.get("resourceclaims", CLAIM, "default")["status"]["allocation"]["devices"], "yaml")
 
 
 def _explain(cluster: EmbeddedCluster, driver: str, devices: list[JSON]) -> None:
     claim = _claim(IMPOSSIBLE_CLAIM, _expression(driver, devices[0], exceed=True), count=len(devices) + 1)
     _print_step("4. Another claim requests what this machine does not have:")
-    _print_yaml(claim["spec"]["devices"]["requests"][0]["exactly"])
+    print_value(claim["spec"]["devices"]["requests"][0]["exactly"], "yaml")
     cluster.api.create("resourceclaims", claim)
     print(f"\n   Why it is not allocated, and what would help:\n\n{_explanation(cluster)}")
 
@@ -160,11 +151,11 @@ def _explanation(cluster: EmbeddedCluster) -> str:
 
 
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
-    with told_if_slow(f"dra_prepare of driver {driver}"):
+    with reported_if_slow(f"dra_prepare of driver {driver}"):
         pod = cluster.run_pod(POD)
     call = cluster.kubelet.records.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
-    _print_yaml([_prepared_device(device) for devices in call.devices.values() for device in devices])
+    print_value([_prepared_device(device) for devices in call.devices.values() for device in devices], "yaml")
     return pod
 
 
@@ -173,11 +164,11 @@ def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
     for path in sorted(cluster.cdi_dir.glob("*.json")):
         print(f"--- {path.name}\n{json.dumps(json.loads(path.read_text()), indent=2)}")
     print("\n   The pod's container gets:")
-    _print_yaml(_container_edits(cluster.container_spec(pod)))
+    print_value(_container_edits(cluster.container_spec(pod)), "yaml")
 
 
 def _unprepare(cluster: EmbeddedCluster) -> None:
-    with told_if_slow("dra_unprepare of the driver"):
+    with reported_if_slow("dra_unprepare of the driver"):
         cluster.stop_pod(POD)
     left = ", ".join(path.name for path in cluster.cdi_dir.iterdir()) or "none"
     status = cluster.api.get("resourceclaims", CLAIM, "default").get("status") or {}
@@ -201,7 +192,7 @@ def _claim(name: str, expression: str, count: int = 1) -> JSON:
 
 
 def _expression(driver: str, device: JSON, *, exceed: bool = False) -> str:
-    """A selector by the device's largest number, or else by a text attribute, or else for any device.
+    """Return a selector by the device's largest number, or else by a text attribute, or else for any device.
 
     With `exceed` it selects no device, if the device has an attribute.
     """
@@ -209,7 +200,7 @@ def _expression(driver: str, device: JSON, *, exceed: bool = False) -> str:
     numbers = {name: value["int"] for name, value in attributes.items() if "int" in value}
     texts = {name: value["string"] for name, value in attributes.items() if "string" in value}
     if numbers:
-        name = max(numbers, key=lambda each: numbers[each])
+        name = max(numbers, key=lambda number: numbers[number])
         return f"{_attribute(driver, name)} >= {numbers[name] * 1000 + 1000 if exceed else numbers[name]}"
     for name, value in texts.items():
         return f"{_attribute(driver, name)} == {json.dumps('something else' if exceed else value)}"
@@ -232,17 +223,17 @@ def _pairs(values: JSON) -> str:
 
 
 def _container_edits(spec: JSON) -> JSON:
-    """The parts of an OCI spec that devices add."""
+    """Return the parts of an OCI spec that devices add."""
     linux, process = spec.get("linux", {}), spec.get("process", {})
-    found = {
+    edits = {
         "env": process.get("env"),
         "additionalGids": process.get("user", {}).get("additionalGids"),
-        "devices": [_with_octal_mode(each) for each in linux.get("devices") or ()],
+        "devices": [_with_octal_mode(device) for device in linux.get("devices") or ()],
         "netDevices": linux.get("netDevices"),
         "mounts": spec.get("mounts"),
         "hooks": spec.get("hooks"),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in edits.items() if value}
 
 
 def _with_octal_mode(device: JSON) -> JSON:
@@ -250,7 +241,7 @@ def _with_octal_mode(device: JSON) -> JSON:
 
 
 def _prepared_device(device: Any) -> JSON:
-    """A device of the prepare answer, with the field names of the .proto file."""
+    """Return a device of the prepare answer, with the field names of the .proto file."""
     answer = {
         "request_names": list(device.requests),
         "pool_name": device.pool,
@@ -263,7 +254,3 @@ def _prepared_device(device: Any) -> JSON:
 
 def _print_step(text: str) -> None:
     print(f"\n{text}\n")
-
-
-def _print_yaml(value: object) -> None:
-    print(yaml_text([value]), end="")

@@ -7,14 +7,13 @@ status: 0 if an API server would accept them, 1 if not or if the driver fails, 2
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_driver, opened_host_root
+from dra_sdk.cli.arguments import Commands, add_driver, add_output, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.output import error_lines, print_table, printable, terminal_width, wrapped, yaml_text
+from dra_sdk.cli.output import print_error, print_notes, print_objects, print_table, terminal_width, wrapped
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Capacity, ResourcePool
@@ -29,6 +28,9 @@ MAX_WIDTH: Final = 120
 """Columns of the table: longer lines are hard to read on a wide terminal, and wrapped by a viewer of logs."""
 _NARROWEST: Final = 20
 _HEADINGS: Final = ("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY")
+_OUTPUT: Final = (
+    "table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file"
+)
 SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
 """The settings that change what is found."""
 
@@ -39,13 +41,7 @@ def add_parser(commands: Commands) -> None:
         "discover", help="show what a driver finds on this machine", description=__doc__, add_help=False
     )
     add_driver(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "yaml", "json"),
-        default="table",
-        help="table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file",
-    )
+    add_output(parser, ("table", "yaml", "json"), _OUTPUT)
     add_flags(parser, SETTINGS)
     parser.set_defaults(run=run)
 
@@ -58,15 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             pools, slices = _pools_and_slices(driver, Node(settings.node_name, root), overlay)
         except DraError as error:  # every error here is the driver's
-            for line in error_lines(error):
-                print(line, file=sys.stderr)
+            print_error(error)
             return 1
-    if arguments.output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
-    elif arguments.output == "yaml":
-        print(yaml_text(slices), end="")
-    else:
+    if arguments.output == "table":
         print_table(_HEADINGS, list(_table(pools)))
+    else:
+        print_objects(slices, arguments.output)
     if not any(pool.devices for pool in pools):
         print(f"driver {driver.info.name} finds no device under {settings.host_root}", file=sys.stderr)
     return 0
@@ -83,23 +76,22 @@ def _overlay(settings: Settings) -> Overlay | None:
 def _pools_and_slices(
     driver: Driver, node: Node, overlay: Overlay | None
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
-    """The pools and their slices. The driver's pools are validated before the overlay changes them."""
+    """Return the pools and their slices. The driver's pools are validated before the overlay changes them."""
     name = driver.info.name
     pools: Sequence[ResourcePool] = discover(driver, node)
     slices = list(resource_slices(pools, driver=name, node_name=node.name))
     if overlay is not None:
         result = overlay.apply(pools, driver=name, node=node.name)
-        for problem in result.problems:
-            print(printable(f"note: {problem}"), file=sys.stderr)
+        print_notes(map(str, result.problems))
         pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node.name))
     return pools, slices
 
 
 def _table(pools: Sequence[ResourcePool]) -> Iterator[list[str]]:
-    """The rows of the table, with attributes and capacity in as many lines as the width needs."""
+    """Yield the rows of the table, with attributes and capacity in as many lines as the width needs."""
     width = min(terminal_width() or MAX_WIDTH, MAX_WIDTH)
     names = [(pool.name, device.name) for pool in pools for device in pool.devices]
-    fixed = [max(map(len, (_HEADINGS[column], *(each[column] for each in names)))) for column in range(2)]
+    fixed = [max(map(len, (_HEADINGS[column], *(row[column] for row in names)))) for column in range(2)]
     left = max(width - sum(fixed) - 6, 2 * _NARROWEST)  # three gaps of two spaces
     for pool in pools:
         for device in pool.devices:
@@ -111,7 +103,7 @@ def _table(pools: Sequence[ResourcePool]) -> Iterator[list[str]]:
 
 def _attribute(value: object) -> object:
     if isinstance(value, (list, tuple)):
-        return ",".join(str(_attribute(each)) for each in value)
+        return ",".join(str(_attribute(element)) for element in value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -9,12 +9,12 @@ root on the node or in a driver's pod. It changes nothing, and says what it cann
 from __future__ import annotations
 
 import argparse
-import json
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import Commands, add_output, check_host_root
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import printable
+from dra_sdk.cli.output import print_json, print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader.finding import iter_drivers
@@ -37,9 +37,7 @@ def add_parser(commands: Commands) -> None:
         "directories; its pod has no others",
     )
     parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="how the findings are shown (default text)"
-    )
+    add_output(parser, ("text", "json"), "how the findings are shown (default text)")
     add_flags(parser, _NEEDED)
     parser.set_defaults(run=run)
 
@@ -56,26 +54,23 @@ def run(arguments: argparse.Namespace) -> int:
         root=settings.host_root,
     )
     api = _client(settings)
-    try:
+    with nullcontext() if api is None else closing(api):
         findings = examine(paths, api, settings.node_name, nri=arguments.nri)
-    finally:
-        if api is not None:
-            api.close()
     if arguments.output == "json":
-        print(json.dumps([asdict(each) for each in findings], indent=2))
+        print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
-    return 1 if any(each.status == "missing" for each in findings) else 0
+    return 1 if any(finding.status == "missing" for finding in findings) else 0
 
 
 def _driver_name(word: str, settings: Settings) -> str:
-    """The name in slices, also of an installed driver that is named as `dra-sdk run` takes it. DriverLoadError."""
-    is_installed = word in {each.name for each in iter_drivers()}
+    """Return the name in slices, also for a name of an installed driver, as `dra-sdk run` takes it. DriverLoadError."""
+    is_installed = word in {driver.name for driver in iter_drivers()}
     return load_driver(word, settings.driver).info.name if is_installed else word
 
 
 def _client(settings: Settings) -> KubeClient | None:
-    """A client, or None if no credentials are found; SettingsError if those that were named are unusable."""
+    """Return a client, None if no credentials exist; SettingsError if those that were named are unusable."""
     try:
         return KubeClient.connect(settings.kubeconfig, agent="dra-sdk-doctor")
     except SettingsError:
@@ -85,9 +80,8 @@ def _client(settings: Settings) -> KubeClient | None:
 
 
 def _print(findings: list[Diagnosis]) -> None:
-    for each in findings:
-        print(printable(f"{each.status:8}{each.subject}: {each.found}"))
-        if each.remedy:
-            print(printable(f"{'':8}→ {each.remedy}"))
-    missing, unknown = (sum(each.status == status for each in findings) for status in ("missing", "unknown"))
+    for finding in findings:
+        remedy = [f"{'':8}→ {finding.remedy}"] if finding.remedy else []
+        print_lines([f"{finding.status:8}{finding.subject}: {finding.found}", *remedy])
+    missing, unknown = (sum(finding.status == status for finding in findings) for status in ("missing", "unknown"))
     print(f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here")

@@ -42,7 +42,7 @@ class OpenedDriver(NamedTuple):
 
 
 def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
-    """Each of the drivers that the flags name, one after the other."""
+    """Yield each of the drivers that the flags name, one after the other."""
     nodes = list(dict.fromkeys(arguments.node))
     if arguments.driver and not nodes:
         nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
@@ -53,14 +53,14 @@ def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
 
 @contextmanager
 def opened_driver(name: str, fixture: str | None, nodes: Sequence[str]) -> Iterator[OpenedDriver]:
-    """The driver on a fixture, a directory or an archive (`fixture_path`); None: on this machine."""
+    """Yield the driver on a fixture, a directory or an archive (`fixture_path`); None: on this machine."""
     driver = load_driver(_fixture_driver(name) if fixture else name)
     with opened_root(fixture_path(name, fixture) if fixture else Path("/")) as root:
         yield OpenedDriver(name, driver, root, nodes)
 
 
 def discovered_slices(source: OpenedDriver, profile: ServerProfile) -> Iterator[ObjectSource]:
-    """The slices that a driver publishes for what it finds, once for each node.
+    """Yield the slices that a driver publishes for what it discovers, once for each node.
 
     They are the slices for a server with this profile. InvalidObjectError if a server of 1.34 cannot have the devices
     in one slice with the counters that they consume.
@@ -69,15 +69,15 @@ def discovered_slices(source: OpenedDriver, profile: ServerProfile) -> Iterator[
     for node in source.nodes:
         pools, title = discover(driver, Node(node, source.root)), f"driver {source.name} on node {node}"
         slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
-        lost = split_devices([each["spec"] for each in slices])
+        lost = split_devices([raw_slice["spec"] for raw_slice in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
             problem = f"{len(lost)} devices, {lost[0]} the first, do not fit into a slice with their counter sets"
             raise InvalidObjectError(title, [f"{NEEDED_BY_1_34}: {problem}"])
-        yield ObjectSource(title, [Document(each) for each in slices])
+        yield ObjectSource(title, [Document(raw_slice) for raw_slice in slices])
 
 
 def fixture_path(driver: str, fixture: str) -> Path:
-    """A directory or an archive, or a fixture of the driver: one of these in `fixtures` of its package.
+    """Return a directory or an archive, or a fixture of the driver: one of these in `fixtures` of its package.
 
     SettingsError with the names of the driver's fixtures if it is neither.
     """
@@ -93,7 +93,7 @@ def fixture_path(driver: str, fixture: str) -> Path:
 
 
 def _fixture_driver(driver: str) -> str:
-    """The driver to load for a fixture: `FixtureDriver` of `fixtures` if that is a package in that of the driver.
+    """Return the driver to load for a fixture: `FixtureDriver` of `fixtures` if its package has that package.
 
     It stands for what no file of a node shows, such as a library. Else the driver itself reads the fixture.
     """

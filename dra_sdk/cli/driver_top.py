@@ -7,16 +7,15 @@ hardware, and the claims are those of its state files. Exit status: 0 if it coul
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from functools import partial
 from time import sleep
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, add_output, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver, top
-from dra_sdk.cli.output import CLEAR, printable
+from dra_sdk.cli.output import CLEAR, print_json, print_lines
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
@@ -35,9 +34,7 @@ def add_parser(commands: Commands, name: str) -> None:
     top_parser.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
-    top_parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="how the picture is shown (default text)"
-    )
+    add_output(top_parser, ("text", "json"), "how the picture is shown (default text)")
     add_flags(top_parser.add_argument_group("settings"), _SETTINGS)
     top_parser.set_defaults(run=partial(run, name))
 
@@ -56,13 +53,12 @@ def run(name: str, arguments: argparse.Namespace) -> int:
             held = [state.held(boot_id) for state in states]
             lines = top(driver, Node(settings.node_name, root), held)
             if arguments.output == "json":
-                devices = [{"claim": f"{each.namespace}/{each.name}", "devices": _devices(each)} for each in held]
-                print(json.dumps({"driver": driver.info.name, "lines": lines, "claims": devices}, indent=2))
+                devices = [{"claim": f"{claim.namespace}/{claim.name}", "devices": _devices(claim)} for claim in held]
+                print_json({"driver": driver.info.name, "lines": lines, "claims": devices})
                 lines = []
             elif arguments.interval and sys.stdout.isatty():
                 print(CLEAR, end="")
-            for line in lines:
-                print(printable(line))
+            print_lines(lines)
             if not arguments.interval:
                 return 0
             sys.stdout.flush()
@@ -70,4 +66,4 @@ def run(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _devices(claim: HeldClaim) -> list[dict[str, str]]:
-    return [{"request": each.request, "pool": each.pool, "device": each.name} for each in claim.devices]
+    return [{"request": device.request, "pool": device.pool, "device": device.name} for device in claim.devices]

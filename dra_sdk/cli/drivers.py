@@ -6,18 +6,17 @@ Exit status: 0 if every driver loads, 1 if one does not, 2 for bad input.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from importlib.metadata import EntryPoint
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_table, yaml_text
+from dra_sdk.cli.output import print_json, print_objects, print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
-from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, origin
+from dra_sdk.loader.contract import HOOKS, PREFIX
 from dra_sdk.model.config import json_schema
 from dra_sdk.tools.configuration.policy import config_policy
 
@@ -31,26 +30,24 @@ def add_parser(commands: Commands) -> None:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--schema", metavar="NAME", help=_SCHEMA)
     shown.add_argument("--policy", metavar="NAME", help=_POLICY)
-    shown.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the list is shown (default table)"
-    )
+    add_output(shown, ("table", "json"), "how the list is shown (default table)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a row for each driver, or a schema or policy; status 1 if a driver does not load."""
     if arguments.policy is not None:
-        print(yaml_text(config_policy(load_driver(arguments.policy).info)), end="")
+        print_objects(config_policy(load_driver(arguments.policy).info), "yaml")
         return 0
     if arguments.schema is not None:
         info = load_driver(arguments.schema).info
         if not info.configs:
             raise DraError(f"driver {info.name} takes no configuration, so it has no schema")
-        print(json.dumps(json_schema(info.configs, f"Opaque configuration of {info.name}"), indent=2))
+        print_json(json_schema(info.configs, f"Opaque configuration of {info.name}"))
         return 0
-    rows = [_row(found) for found in iter_drivers()]
+    rows = [_row(driver) for driver in iter_drivers()]
     if arguments.output == "json":
-        print(json.dumps([_as_json(row) for row in rows], indent=2))
+        print_json([_as_json(row) for row in rows])
     else:
         print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
     for driver, number in Counter(row[2] for row in rows if row[0]).items():
@@ -66,11 +63,11 @@ def _as_json(row: tuple[bool, str, str, str, str]) -> dict[str, object]:
     return {"name": name, "driver": driver if loads else None, "from": source, **about}
 
 
-def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:
-    """Whether a driver loads, and its cells of the table."""
+def _row(entry_point: EntryPoint) -> tuple[bool, str, str, str, str]:
+    """Return whether a driver loads, and its cells of the table."""
     try:
-        driver = load_driver(found.name)
+        driver = load_driver(entry_point.name)
     except (DriverLoadError, SettingsError) as error:
-        return False, found.name, "-", origin(found), f"does not load: {error}"
-    hooks = [name for name in vars(DriverHooks) if name.startswith("dra_") and driver.implements(name)]
-    return True, found.name, driver.info.name, origin(found), " ".join(hook.removeprefix("dra_") for hook in hooks)
+        return False, entry_point.name, "-", origin(entry_point), f"does not load: {error}"
+    hooks = [hook.removeprefix(PREFIX) for hook in HOOKS if driver.implements(hook)]
+    return True, entry_point.name, driver.info.name, origin(entry_point), " ".join(hooks)

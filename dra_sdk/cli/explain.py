@@ -4,28 +4,27 @@ Schedules the pods and claims of files, or of a running cluster, as kube-schedul
 claims of a pod, or everything that is not placed: which devices pass which test on which nodes, and what the others
 have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
 first; each one was tried with the allocator. With --watch it follows the running cluster, explains again when the
-answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that make room
-for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
+answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that free
+devices for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
-from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.input import Scenario, add_scenario_flags, print_bad_input
+from dra_sdk.cli.arguments import Commands, add_output
+from dra_sdk.cli.input import Scenario, add_scenario_flags
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.outcomes import outcomes
-from dra_sdk.cli.output import printable, yaml_text
+from dra_sdk.cli.output import print_lines, print_notes, print_value
 from dra_sdk.cli.progress import phase
 from dra_sdk.cli.reports import plan_lines
 from dra_sdk.cli.what_if_flags import add_what_if_flags
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.errors import SettingsError
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.eviction_plan import NoRoomError, plan_evictions
 from dra_sdk.tools.scheduling.explain import (
@@ -52,10 +51,10 @@ def add_parser(commands: Commands) -> None:
     subject.add_argument(
         "--make-room",
         metavar="[NAMESPACE/]POD",
-        help="plan the fewest evictions, whatever the priorities, that make room for this pod",
+        help="plan the fewest evictions, of pods of any priority, that free devices for this pod",
     )
     parser.add_argument("--on", metavar="NODE", help="look only at this node")
-    parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help=_OUTPUT)
+    add_output(parser, ("text", "yaml", "json"), _OUTPUT)
     parser.set_defaults(run=run, waves=None)
 
 
@@ -63,52 +62,41 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain and print; status 1 if something cannot be allocated."""
     last: list[Explanation | PodExplanation] | None = None
     satisfiable = False
-    try:
-        with closing(outcomes(arguments)) as every:
-            for scenario, _, outcome, _ in every:
-                if arguments.make_room:
-                    return _make_room(scenario, outcome, arguments)
-                found = []
-                with phase("explaining") as explained:
-                    for each in _explanations(scenario, outcome, arguments):
-                        found.append(each)
-                        explained.count(len(found))
-                if last is None:
-                    _print_notes(scenario)
-                if found != last:
-                    _print(found, arguments.output)
-                last, satisfiable = found, all(each.satisfiable for each in found)
-                if satisfiable:
-                    break
-    except DraError as error:
-        return print_bad_input(error)
+    with closing(outcomes(arguments)) as every:
+        for scenario, _, outcome, _ in every:
+            if arguments.make_room:
+                return _make_room(scenario, outcome, arguments)
+            explanations = []
+            with phase("explaining") as explained:
+                for explanation in _explanations(scenario, outcome, arguments):
+                    explanations.append(explanation)
+                    explained.count(len(explanations))
+            if last is None:
+                print_notes(scenario.notes)
+            if explanations != last:
+                _print(explanations, arguments.output)
+            last, satisfiable = explanations, all(explanation.satisfiable for explanation in explanations)
+            if satisfiable:
+                break
     return 0 if satisfiable else 1
 
 
 def _make_room(scenario: Scenario, outcome: SchedulingOutcome, arguments: argparse.Namespace) -> int:
     """Print a plan of evictions; status 1 if there is none. WhatIfError if there is no such pod."""
-    _print_notes(scenario)
+    print_notes(scenario.notes)
     try:
         with phase("planning evictions"):
             plan = plan_evictions(outcome, scenario.key(arguments.make_room))
     except NoRoomError as error:
-        if arguments.output == "text":
-            print(printable(str(error)))
-        else:
-            _print_json(None, arguments.output)
-            print(printable(str(error)), file=sys.stderr)
+        if arguments.output != "text":
+            print_value(None, arguments.output)
+        print_lines([str(error)], sys.stdout if arguments.output == "text" else sys.stderr)
         return 1
     if arguments.output == "text":
-        for line in plan_lines(plan):
-            print(printable(line))
+        print_lines(plan_lines(plan))
     else:
-        _print_json(plan.to_json(), arguments.output)
+        print_value(plan.to_json(), arguments.output)
     return 0
-
-
-def _print_notes(scenario: Scenario) -> None:
-    for note in scenario.notes:
-        print(printable(f"note: {note}"), file=sys.stderr)
 
 
 def _explanations(
@@ -130,15 +118,10 @@ def _explanations(
             yield explain_outcome(outcome, claim.claim, node)
 
 
-def _print(found: list[Explanation | PodExplanation], output: str) -> None:
+def _print(explanations: list[Explanation | PodExplanation], output: str) -> None:
     if output == "text":
-        lines = format_explanations(found) or "Every pod has a node, and every claim has its devices.\n"
-        for line in lines.splitlines():
-            print(printable(line))
+        lines = format_explanations(explanations) or "Every pod has a node, and every claim has its devices.\n"
+        print_lines(lines.splitlines())
         sys.stdout.flush()
     else:
-        _print_json([each.to_json() for each in found], output)
-
-
-def _print_json(value: Any, output: str) -> None:
-    print(json.dumps(value, indent=2) + "\n" if output == "json" else yaml_text([value]), end="", flush=True)
+        print_value([explanation.to_json() for explanation in explanations], output)

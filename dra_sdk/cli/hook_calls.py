@@ -1,4 +1,4 @@
-"""Calls of a driver's code by commands: what it prints goes to stderr, and a call that takes long is told.
+"""Calls of a driver's code by commands: what it prints goes to stderr, and a call that takes long is reported.
 
 Stdout has the command's answer, such as the JSON of `discover -o json`, so a driver's `print()` must not reach it.
 """
@@ -25,25 +25,25 @@ SLOW_SECONDS: Final = 3.0
 
 
 def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
-    """As `dra_sdk.loader.load_driver`; an import and a constructor are a driver's code too."""
-    with _to_stderr(), told_if_slow(f"loading driver {name}"):
+    """See `dra_sdk.loader.load_driver`; an import and a constructor are a driver's code too."""
+    with _to_stderr(), reported_if_slow(f"loading driver {name}"):
         return loader.load_driver(name, file)
 
 
 def discover(driver: Driver, node: Node) -> list[ResourcePool]:
-    """As `Driver.discover`."""
-    with _to_stderr(), told_if_slow(f"dra_discover of driver {driver.info.name}"):
+    """See `Driver.discover`."""
+    with _to_stderr(), reported_if_slow(f"dra_discover of driver {driver.info.name}"):
         return driver.discover(node)
 
 
 def top(driver: Driver, node: Node, held: Sequence[HeldClaim]) -> list[str]:
-    """As `Driver.top`."""
-    with _to_stderr(), told_if_slow(f"dra_top of driver {driver.info.name}"):
+    """See `Driver.top`."""
+    with _to_stderr(), reported_if_slow(f"dra_top of driver {driver.info.name}"):
         return driver.top(node, held)
 
 
 @contextmanager
-def told_if_slow(what: str) -> Iterator[None]:
+def reported_if_slow(what: str) -> Iterator[None]:
     """Say on stderr that `what` still runs after SLOW_SECONDS."""
     stderr, text = sys.stderr, f"note: still waiting for {what} after {SLOW_SECONDS:g} s"
     with call_after(SLOW_SECONDS, lambda: print(text, file=stderr, flush=True)):
@@ -52,14 +52,14 @@ def told_if_slow(what: str) -> Iterator[None]:
 
 @contextmanager
 def threads_print_to_stderr() -> Iterator[None]:
-    """Inside, only this thread prints to stdout: hooks run in other threads."""
+    """Let only this thread print to stdout: hooks run in other threads."""
     with redirect_stdout(cast("TextIO", _StdoutOfThisThread())):
         yield
 
 
 @contextmanager
 def _to_stderr() -> Iterator[None]:
-    """Inside, this process and the programs that it starts print to stderr."""
+    """Let this process and the programs that it starts print to stderr."""
     sys.stdout.flush()
     saved = os.dup(1)
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
+from dra_sdk.cli.arguments import REPEATED, UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
 from dra_sdk.cli.live_cluster import (
     LiveCluster,
     add_connection_flags,
@@ -20,7 +20,6 @@ from dra_sdk.cli.live_cluster import (
     names_cluster,
     opened_cluster,
 )
-from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.cli.progress import phase
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 from dra_sdk.texts import shortened
@@ -34,7 +33,6 @@ from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 STDIN: Final = "-"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _RENDER_SECONDS: Final = 120
-BAD_INPUT: Final = 2
 DEFAULT_NODE: Final = "node-1"
 MAX_NAMES: Final = 5
 """The most names in one note."""
@@ -44,7 +42,7 @@ MAX_NAMES: Final = 5
 
 
 def read_content(name: str) -> bytes:
-    """The content of a file, or of standard input for `-`, or what a chart or a kustomization renders to.
+    """Return the content of a file, of standard input for `-`, or what a chart or a kustomization renders to.
 
     SettingsError if it cannot be read.
     """
@@ -57,7 +55,7 @@ def read_content(name: str) -> bytes:
 
 
 def file_names(names: Iterable[str]) -> Iterator[str]:
-    """The names with those of its YAML and JSON files in place of each directory; charts and kustomizations stay.
+    """Yield the names, with those of its YAML and JSON files for a directory; charts and kustomizations stay.
 
     So do directories without such files, which `read_file` refuses. Directories below are not read, as by
     `kubectl apply -f`.
@@ -66,29 +64,29 @@ def file_names(names: Iterable[str]) -> Iterator[str]:
         if not is_directory(Path(name)) or _renderers(name):
             yield name
             continue
-        found = sorted(str(each) for each in Path(name).iterdir() if each.suffix in _SUFFIXES and each.is_file())
-        yield from found or [name]
+        files = sorted(str(path) for path in Path(name).iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        yield from files or [name]
 
 
 def _renderers(name: str) -> tuple[str, list[list[str]]] | None:
-    """What a directory is, and the commands of which each one renders it; None for a directory of files."""
+    """Return what a directory is, and the commands of which any renders it; None for a directory of files."""
     path = Path(name)
     if (path / "Chart.yaml").is_file():
         return "a Helm chart", [["helm", "template", name]]
-    if any((path / each).is_file() for each in ("kustomization.yaml", "kustomization.yml", "Kustomization")):
+    if any((path / file).is_file() for file in ("kustomization.yaml", "kustomization.yml", "Kustomization")):
         return "a kustomization", [["kubectl", "kustomize", name], ["kustomize", "build", name]]
     return None
 
 
 def _rendered(name: str) -> bytes:
-    """What a chart or a kustomization renders to, by the tool for it; SettingsError if it is missing or fails."""
-    found = _renderers(name)
-    if found is None:
+    """Return what a chart or a kustomization renders to; SettingsError if its tool is missing or fails."""
+    renderers = _renderers(name)
+    if renderers is None:
         raise SettingsError(f"cannot read {name}: it is a directory without files that end in {', '.join(_SUFFIXES)}")
-    what, commands = found
-    command = next((each for each in commands if shutil.which(each[0])), None)
+    what, commands = renderers
+    command = next((command for command in commands if shutil.which(command[0])), None)
     if command is None:
-        tools, first = " or ".join(each[0] for each in commands), " ".join(commands[0])
+        tools, first = " or ".join(command[0] for command in commands), " ".join(commands[0])
         raise SettingsError(f"{name} is {what}, which needs {tools}: install it, or give the output of `{first}`")
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=_RENDER_SECONDS)
@@ -100,12 +98,12 @@ def _rendered(name: str) -> bytes:
 
 
 def file_title(name: str) -> str:
-    """The name of a file in messages."""
+    """Return the name of a file in messages."""
     return "<stdin>" if name == STDIN else name
 
 
 def read_file(name: str) -> ObjectSource:
-    """The objects in a file; SettingsError if it cannot be read, InvalidObjectError if it is not YAML or JSON."""
+    """Return the objects in a file; SettingsError if it cannot be read, InvalidObjectError if it is no YAML or JSON."""
     title, content = file_title(name), read_content(name)
     try:
         return ObjectSource(title, read_documents(content, title))
@@ -117,9 +115,9 @@ def read_file(name: str) -> ObjectSource:
 
 
 def read_objects(name: str, count: Count = no_count) -> ObjectSource:
-    """As `read_file`, but the items of a large List are documents of their own, and are read one by one.
+    """Read as `read_file` does, but the items of a large List are documents of their own, and are read one by one.
 
-    count: is told how many bytes of such a List are read, and of how many.
+    count: called with how many bytes of such a List are read, and of how many.
     """
     items = read_list(Path(name), count=count) if name != STDIN else None
     return read_file(name) if items is None else ObjectSource(file_title(name), items)
@@ -135,18 +133,17 @@ def add_kind_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ignore-kind",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="KIND",
         help="pass over objects of this kind, even if it may need devices; may be repeated",
     )
 
 
 def read_kinds(file: Path | None) -> WorkloadKinds:
-    """The built-in kinds with pod templates and those of a user's file; SettingsError, InvalidObjectError."""
+    """Return the built-in kinds with pod templates and those of a user's file; SettingsError, InvalidObjectError."""
     kinds = WorkloadKinds()
-    for each in read_file(str(file)).documents if file else ():
-        kinds = kinds.with_rows(each.value, str(file))
+    for document in read_file(str(file)).documents if file else ():
+        kinds = kinds.with_rows(document.value, str(file))
     return kinds
 
 
@@ -167,7 +164,7 @@ class Scenario:
     namespace: str = DEFAULT_NAMESPACE
 
     def key(self, text: str) -> tuple[str, str]:
-        """Namespace and name of `[NAMESPACE/]NAME`."""
+        """Return namespace and name of `[NAMESPACE/]NAME`."""
         namespace, slash, name = text.partition("/")
         return (namespace, name) if slash else (self.namespace, namespace)
 
@@ -178,9 +175,7 @@ def add_scenario_flags(parser: Parser) -> None:
     parser.add_files(
         f"YAML or JSON with {kinds}; a directory, a Helm chart or a kustomization; {STDIN} is standard input"
     )
-    parser.add_argument(
-        "--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers; may be repeated"
-    )
+    parser.add_argument("--driver", **REPEATED, metavar="NAME", help="add what a driver discovers; may be repeated")
     parser.add_argument(
         "--fixture",
         metavar="NAME|DIR|ARCHIVE",
@@ -188,8 +183,7 @@ def add_scenario_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--node",
-        action="append",
-        default=[],
+        **REPEATED,
         type=from_text(_node_name),
         metavar="NAME",
         help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
@@ -208,7 +202,7 @@ def add_scenario_flags(parser: Parser) -> None:
 
 
 def scenarios(arguments: argparse.Namespace) -> Generator[Scenario, None, None]:
-    """The cluster that the flags describe, with a node for each name in the slices; DraError for bad input.
+    """Yield the cluster that the flags describe, with a node for each name in the slices; DraError for bad input.
 
     With --watch, the cluster again after each change, until --timeout. To be closed.
     """
@@ -224,8 +218,7 @@ def scenarios(arguments: argparse.Namespace) -> Generator[Scenario, None, None]:
         return
     with opened_cluster(arguments, follow=arguments.watch) as cluster:
         sources = _Sources.read(arguments, cluster)
-        yield sources.scenario(arguments, cluster)
-        for _ in cluster.changes(arguments.timeout) if arguments.watch else ():
+        for _ in cluster.moments(arguments.timeout):
             yield sources.scenario(arguments, cluster)
 
 
@@ -243,7 +236,7 @@ class _Sources:
         version = arguments.server_version or (cluster.version if cluster else DEFAULT_VERSION)
         namespace = arguments.namespace or (cluster.namespace if cluster else DEFAULT_NAMESPACE)
         profile = ServerProfile.of(version, arguments.feature_gates)
-        files = [replace(each, namespace=namespace) for each in _files(arguments.files)]
+        files = [replace(source, namespace=namespace) for source in _files(arguments.files)]
         return cls(profile, namespace, list(_discovered(arguments, profile)), files)
 
     def scenario(self, arguments: argparse.Namespace, cluster: LiveCluster | None) -> Scenario:
@@ -253,18 +246,7 @@ class _Sources:
             reading = read_snapshot(sources, self.profile, kinds=kinds, ignore=arguments.ignore_kind, count=reads.count)
         snapshot, added = reading.snapshot.with_missing_nodes()
         notes = _empty_sources(self.discovered, self.files), _reading_notes(reading, added), _missing_objects(snapshot)
-        return Scenario(snapshot, tuple(each for some in notes for each in some), self.namespace)
-
-
-def print_bad_input(error: DraError) -> int:
-    """Print what is wrong with the input; returns the exit status."""
-    if isinstance(error, SnapshotReadError):
-        lines = [line for problem in error.problems for line in problem.split("\n")]
-    else:
-        lines = error_lines(error)
-    for line in lines:
-        print(printable(line), file=sys.stderr)
-    return BAD_INPUT
+        return Scenario(snapshot, tuple(note for some in notes for note in some), self.namespace)
 
 
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
@@ -284,13 +266,13 @@ def _node_name(text: str) -> str:
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:
-    """The objects of all files; SnapshotReadError with all files that cannot be read."""
+    """Yield the objects of all files; SnapshotReadError with all files that cannot be read."""
     problems = []
     for name in file_names(names):
         try:
             with phase(f"reading {file_title(name)}") as reads:
-                found = read_objects(name, reads.count_bytes)
-            yield found
+                source = read_objects(name, reads.count_bytes)
+            yield source
         except DraError as error:
             problems.append(f"dra-sdk: {error}")
     if problems:
@@ -299,10 +281,10 @@ def _files(names: list[str]) -> Iterator[ObjectSource]:
 
 def _empty_sources(discovered: Sequence[ObjectSource], files: Sequence[ObjectSource]) -> Iterator[str]:
     for source in discovered:
-        if not any(each.value["spec"].get("devices") for each in source.documents):
+        if not any(document.value["spec"].get("devices") for document in source.documents):
             yield f"{source.name} finds no device; --fixture gives it another tree to read"
     for source in files:
-        if not any(each.value for each in source.documents):
+        if not any(document.value for document in source.documents):
             yield f"{source.name} has no object"
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dra_sdk.cli.arguments import Parser, from_text, positive_seconds
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.tools.scheduling.cluster import ClaimOutcome, ObjectKey, ObjectSource, PodPlacement, SchedulingOutcome
-from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.selectors import LabelSelector, labels_match, parse_labels
@@ -26,23 +24,20 @@ if TYPE_CHECKING:
 CALM_SECONDS: Final = 0.5
 """After a change, the answer is found again when nothing else has changed for this time."""
 LONGEST_CALM_SECONDS: Final = 5.0
-_COLLECTIONS: Final = MappingProxyType(
-    {
-        "Node": paths.nodes(),
-        "Pod": paths.pods(),
-        "ResourceSlice": paths.resource_slices(),
-        "DeviceClass": paths.device_classes(),
-        "ResourceClaim": paths.resource_claims(),
-        "ResourceClaimTemplate": paths.resource_claim_templates(),
-    }
+_KINDS: Final = (
+    ("Node", "v1", paths.nodes()),
+    ("Pod", "v1", paths.pods()),
+    ("ResourceSlice", paths.API_VERSION, paths.resource_slices()),
+    ("DeviceClass", paths.API_VERSION, paths.device_classes()),
+    ("ResourceClaim", paths.API_VERSION, paths.resource_claims()),
+    ("ResourceClaimTemplate", paths.API_VERSION, paths.resource_claim_templates()),
 )
-_CORE_KINDS: Final = frozenset({"Node", "Pod"})
+"""Kind, API version and collection of what every server has."""
 _OF_PREEMPTION: Final = (
     ("PriorityClass", "scheduling.k8s.io/v1", paths.priority_classes()),
     ("PodDisruptionBudget", "policy/v1", paths.pod_disruption_budgets()),
 )
-"""Kind, API version and collection of what decides about preemption; a server of tests may not have them."""
-_TAINT_RULE: Final = "DeviceTaintRule"
+"""What decides about preemption; a server of tests may not have them."""
 
 
 def add_connection_flags(parser: argparse.ArgumentParser) -> None:
@@ -94,99 +89,97 @@ def add_watch_flags(parser: argparse.ArgumentParser, until: str) -> None:
 
 
 def names_cluster(arguments: argparse.Namespace) -> bool:
-    """Whether the flags ask for a running cluster."""
+    """Return whether the flags ask for a running cluster."""
     return bool(getattr(arguments, "from_cluster", False) or arguments.kubeconfig or arguments.context)
 
 
+@dataclass(frozen=True, slots=True)
 class LiveCluster:
     """The objects of a running cluster that matter for devices.
 
-    kinds: the API version and the collection of each kind.
+    name: the URL of its API server.
     version: the server's version, such as `v1.36.3`.
     namespace: the namespace of objects and names that have none.
+    kinds: the API version and the collection of each kind.
+    collections: has the objects.
+    follow: whether the collections follow the cluster.
     """
 
-    def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str) -> None:
-        self._collections = collections
-        self.kinds = kinds
-        self._name = name
-        self.version = ""
-        self.namespace = DEFAULT_NAMESPACE
+    name: str
+    version: str
+    namespace: str
+    kinds: dict[str, tuple[str, str]]
+    collections: Collections
+    follow: bool
 
     def source(self) -> ObjectSource:
-        """The objects as they are now."""
+        """Return the objects as they are now."""
         objects = [
-            {"apiVersion": api_version, "kind": kind} | each
+            {"apiVersion": api_version, "kind": kind} | obj
             for kind, (api_version, path) in self.kinds.items()
-            for each in self._collections.items(path)
+            for obj in self.collections.items(path)
         ]
-        return ObjectSource(self._name, [Document(each) for each in objects], stored=True)
+        return ObjectSource(self.name, [Document(obj) for obj in objects], stored=True)
 
-    def changes(self, timeout: float | None) -> Iterator[None]:
-        """Yield after each change; end after `timeout` seconds. ApiError if the cluster cannot be followed any more."""
+    def moments(self, timeout: float | None = None) -> Iterator[None]:
+        """Yield at once and, if the cluster is followed, after each change until `timeout` seconds are over.
+
+        ApiError if it cannot be followed any more.
+        """
+        yield
         end = None if timeout is None else monotonic() + timeout
-        while True:
+        while self.follow:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 return
-            if self._collections.wait(left, calm=CALM_SECONDS, at_most=LONGEST_CALM_SECONDS):
+            if self.collections.wait(left, calm=CALM_SECONDS, at_most=LONGEST_CALM_SECONDS):
                 yield
 
 
 @contextmanager
 def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> Iterator[LiveCluster]:
-    """The cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
+    """Yield the cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
     from dra_sdk.kube.client import KubeClient  # noqa: PLC0415 (only for a running cluster)
     from dra_sdk.kube.collections import Collections  # noqa: PLC0415
     from dra_sdk.kube.login import find_source, namespace_of  # noqa: PLC0415
 
     context = arguments.context
     namespace = namespace_of(find_source(arguments.kubeconfig, context))
-    client = KubeClient.connect(arguments.kubeconfig, context=context)
-    try:
+    with closing(KubeClient.connect(arguments.kubeconfig, context=context)) as client:
         version = str(client.get("/version").get("gitVersion", ""))
-        kinds = {
-            kind: ("v1" if kind in _CORE_KINDS else paths.API_VERSION, path) for kind, path in _COLLECTIONS.items()
-        }
-        for kind, api_version, path in _OF_PREEMPTION:
-            with suppress(NotFoundError):
-                client.get(path, {"limit": "1"})
-                kinds[kind] = (api_version, path)
+        kinds = {kind: (api_version, path) for kind, api_version, path in _KINDS}
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
-        for rule_version in ServerProfile.of(version).taint_rule_versions():
-            api_version = f"{paths.GROUP}/{rule_version}"
-            try:
-                client.get(paths.device_taint_rules(api_version), {"limit": "1"})
-            except NotFoundError:
-                continue
-            kinds[_TAINT_RULE] = (api_version, paths.device_taint_rules(api_version))
-            break
-        collections = Collections(client, [path for _, path in kinds.values()])
-        try:
+        rules = [f"{paths.GROUP}/{rule_version}" for rule_version in ServerProfile.of(version).taint_rule_versions()]
+        rule_kinds = [("DeviceTaintRule", rule, paths.device_taint_rules(rule)) for rule in rules]
+        for kind, api_version, path in (*_OF_PREEMPTION, *rule_kinds):
+            if kind not in kinds:
+                with suppress(NotFoundError):
+                    client.get(path, {"limit": "1"})
+                    kinds[kind] = (api_version, path)
+        with closing(Collections(client, [path for _, path in kinds.values()])) as collections:
             collections.start(follow=follow)
-            cluster = LiveCluster(collections, kinds, client.server)
-            cluster.version, cluster.namespace = version, namespace
-            yield cluster
-        finally:
-            collections.close()
-    finally:
-        client.close()
+            yield LiveCluster(client.server, version, namespace, kinds, collections, follow)
 
 
 # -- what -n and -l choose
 
 
+def labels_of(obj: object) -> dict[str, str]:
+    """Return the labels of an object, none if it is not one."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
 def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> SchedulingOutcome:
-    """The outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
+    """Return the outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
     namespace: str = arguments.namespace
     labels: LabelSelector = arguments.selector
     if not (namespace or labels):
         return outcome
 
     def matches(key: ObjectKey, obj: dict[str, object] | None) -> bool:
-        metadata = (obj or {}).get("metadata")
-        found = metadata.get("labels") if isinstance(metadata, dict) else None
-        return (not namespace or key[0] == namespace) and labels_match(labels, found)
+        return (not namespace or key[0] == namespace) and labels_match(labels, labels_of(obj))
 
     def keeps_pod(pod: PodPlacement) -> bool:
         return matches(pod.pod, outcome.snapshot.pods_by_key.get(pod.pod))

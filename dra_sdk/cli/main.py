@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser
-from dra_sdk.cli.output import error_lines, printable
+from dra_sdk.cli.output import print_error, print_lines
 from dra_sdk.errors import DraError
 from dra_sdk.loader.finding import iter_drivers
 
@@ -54,8 +54,7 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
         parsed = make_parser(given, prog).parse_args(given)
         return int(parsed.run(parsed))
     except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
+        print_error(error)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -64,17 +63,17 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(printable(f"dra-sdk: {error.filename}: {error.strerror}"), file=sys.stderr)
+        print_lines([f"dra-sdk: {error.filename}: {error.strerror}"], sys.stderr)
         return FAILED
 
 
 def _without_help(given: list[str]) -> list[str]:
-    """`help` and `help COMMAND` as `--help` and `COMMAND --help`."""
+    """Return `help` and `help COMMAND` as `--help` and `COMMAND --help`."""
     return [*given[1:2], "--help"] if given[:1] == ["help"] else given
 
 
 def make_parser(arguments: list[str], prog: str = NAME, kind: type[Parser] = Parser) -> Parser:
-    """The parser for these arguments: with the command that they name, or with all; `run` does not import the others.
+    """Return the parser for these arguments: with the command that they name, or with all; `run` imports no other.
 
     An installed driver is a command too, if no other command has its name. `kind` is the class of all parsers.
     """
@@ -82,7 +81,7 @@ def make_parser(arguments: list[str], prog: str = NAME, kind: type[Parser] = Par
     parser.add_argument("--version", action="version", version=f"{NAME} {version(NAME)}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     first = arguments[0] if arguments else ""
-    if first not in COMMANDS and first in {each.name for each in iter_drivers()}:
+    if first not in COMMANDS and first in {driver.name for driver in iter_drivers()}:
         import_module("dra_sdk.cli.driver_top").add_parser(commands, first)
     else:
         for name in (first,) if first in COMMANDS else COMMANDS:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from dra_sdk.cli.arguments import Commands, from_text
+from dra_sdk.cli.arguments import REPEATED, Commands, from_text
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import yaml_text
 from dra_sdk.errors import SettingsError
@@ -43,19 +43,15 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--resource",
         type=_resource,
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="DOMAIN/NAME",
         help=f"for {_BRIDGE}: a resource of a device plugin, such as vendor.com/thing, which gets a DeviceClass",
     )
-    parser.add_argument(
-        "-f", "--values", type=Path, action="append", default=[], metavar="FILE", help="a file of values, as for Helm"
-    )
+    parser.add_argument("-f", "--values", type=Path, **REPEATED, metavar="FILE", help="a file of values, as for Helm")
     parser.add_argument(
         "--set",
         type=_assignment,
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="PATH=VALUE",
         help=r"one value, such as drivers.cpu.nri=true; a dot within a key is `\.`, the value is YAML",
     )
@@ -79,34 +75,34 @@ def run(arguments: argparse.Namespace) -> int:
     values: JSON = {} if arguments.print_values else {"namespace": {"create": True}}
     for name in arguments.drivers:
         values = merge_values(values, _entry(chart.defaults["drivers"], name))
-    for each in [*map(_values_file, arguments.values), *arguments.set]:
-        values = merge_values(values, each)
+    for given in [*map(_values_file, arguments.values), *arguments.set]:
+        values = merge_values(values, given)
     if arguments.resource:
         values = merge_values(values, _classes(merge_values(chart.defaults, values), arguments.resource))
     rendered = chart.render(values, release=arguments.release, namespace=arguments.namespace)
     if arguments.print_values:
         print(yaml_text([values]), end="")
         return 0
-    if not any(each.object["kind"] == "ServiceAccount" for each in rendered):
+    if not any(manifest.object["kind"] == "ServiceAccount" for manifest in rendered):
         raise SettingsError("no driver is switched on: name one, or give --values with `drivers.NAME.enabled: true`")
-    print("\n---\n".join(f"# {each.source}\n{each.text}" for each in rendered))
+    print("\n---\n".join(f"# {manifest.source}\n{manifest.text}" for manifest in rendered))
     return 0
 
 
 def _entry(known: JSON, name: str) -> JSON:
-    """The values that switch a driver on: an entry of the chart by its key, or a new one for any other driver."""
+    """Return the values that switch a driver on: an entry of the chart by its key, or a new one for another driver."""
     if name in known:
         return {"drivers": {name: {"enabled": True}}}
     driver_name = load_driver(name).info.name
-    for key, each in known.items():
-        if each["driverName"] == driver_name:
+    for key, entry in known.items():
+        if entry["driverName"] == driver_name:
             return {"drivers": {key: {"enabled": True, "run": name}}}
     key = name if _KEY.fullmatch(name) else driver_name.replace(".", "-")
     return {"drivers": {key: {"driverName": driver_name} | ({} if key == name else {"run": name})}}
 
 
 def _classes(values: JSON, resources: list[str]) -> JSON:
-    """The values that add a DeviceClass for each resource of a device plugin to those of the bridge."""
+    """Return the values that add a DeviceClass for each resource of a device plugin to those of the bridge."""
     entry = values["drivers"][_BRIDGE]
     if not entry["enabled"]:
         raise SettingsError(f"--resource is for the driver {_BRIDGE}: name it, too")
@@ -118,7 +114,7 @@ def _classes(values: JSON, resources: list[str]) -> JSON:
             "expression": f'device.driver == "{driver}" && device.attributes["{driver}"].resource == "{domain}/{name}"',
             "extendedResourceName": f"{domain}/{name}",
         }
-        for domain, _, name in (each.partition("/") for each in resources)
+        for domain, _, name in (resource.partition("/") for resource in resources)
     ]
     listed = ", ".join(resources)
     print(
@@ -131,12 +127,12 @@ def _classes(values: JSON, resources: list[str]) -> JSON:
 
 def _values_file(path: Path) -> JSON:
     try:
-        found = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"--values {path} is no YAML: {error}") from error
-    if not isinstance(found, dict | None):
+    if not isinstance(values, dict | None):
         raise SettingsError(f"--values {path} must be a YAML mapping")
-    return found or {}
+    return values or {}
 
 
 @from_text
@@ -150,18 +146,18 @@ def _resource(text: str) -> str:
 
 @from_text
 def _assignment(text: str) -> JSON:
-    """`a.b=c` as nested maps."""
+    """Return `a.b=c` as nested maps."""
     path, equals, value = text.partition("=")
-    keys = [each.replace(r"\.", ".") for each in re.split(r"(?<!\\)\.", path)]
+    keys = [key.replace(r"\.", ".") for key in re.split(r"(?<!\\)\.", path)]
     if not equals or not all(keys):
         raise ValueError("must be PATH=VALUE, such as drivers.cpu.nri=true")
     try:
-        found = yaml.safe_load(value)
+        assigned = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise ValueError(f"the value is no YAML: {error}") from error
     for key in reversed(keys):
-        found = {key: found}
-    return dict(found)
+        assigned = {key: assigned}
+    return dict(assigned)
 
 
 @from_text

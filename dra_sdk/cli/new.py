@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def template_directory() -> Path:
-    """The template: in the installed package, or at the root of a checkout."""
+    """Return the template: in the installed package, or at the root of a checkout."""
     package = Path(str(files("dra_sdk")))
     for directory in (package / _TEMPLATE, package.parent / _TEMPLATE):
         if (directory / "cookiecutter.json").is_file():
@@ -83,7 +82,7 @@ def template_directory() -> Path:
 
 
 def _answers(template: Path, given: Mapping[str, str], *, ask: bool) -> Answers:
-    """All variables of `cookiecutter.json`: those given, then those that are asked for, then the defaults."""
+    """Return all variables of `cookiecutter.json`: those given, then those that are asked for, then the defaults."""
     variables = json.loads((template / "cookiecutter.json").read_text(encoding="utf-8"))
     prompts = variables.pop(_PROMPTS)
     environment = _environment(template)
@@ -104,7 +103,7 @@ def _answers(template: Path, given: Mapping[str, str], *, ask: bool) -> Answers:
 
 
 def _asked(prompt: str | Mapping[str, str], default: str) -> str:
-    """What the user types; an empty line, or the end of input, is the default."""
+    """Return what the user types; an empty line, or the end of input, is the default."""
     question = prompt
     if not isinstance(prompt, str):
         question = prompt["__prompt__"]
@@ -119,7 +118,7 @@ def _asked(prompt: str | Mapping[str, str], default: str) -> str:
 
 
 def _check(template: Path, answers: Answers) -> None:
-    """SettingsError with the sentence of the template's own check, which cookiecutter runs as well."""
+    """Raise SettingsError with the sentence of the template's own check, which cookiecutter runs as well."""
     program = _environment(template).get_template("hooks/pre_gen_project.py").render(cookiecutter=answers)
     done = subprocess.run([sys.executable, "-I", "-"], input=program, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -135,12 +134,10 @@ def _write(template: Path, answers: Answers, directory: Path) -> int:
     if target.exists() or target.is_symlink():
         raise SettingsError(f"{target} exists already: choose another name, or remove it")
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{answers['name']}.", dir=directory))
-        try:
-            number = _render(template, answers, temporary / "new")
-            (temporary / "new").rename(target)
-        finally:
-            shutil.rmtree(temporary)
+        with tempfile.TemporaryDirectory(prefix=f".{answers['name']}.", dir=directory) as temporary:
+            new = Path(temporary, "new")
+            number = _render(template, answers, new)
+            new.rename(target)
     except OSError as error:
         raise SettingsError(f"cannot write {target}: {error.strerror}") from error
     return number
@@ -149,18 +146,18 @@ def _write(template: Path, answers: Answers, directory: Path) -> int:
 def _render(template: Path, answers: Answers, target: Path) -> int:
     """Render each file and its path; the number of files."""
     environment = _environment(template)
-    found = sorted(path for path in (template / _FOLDER).rglob("*") if path.is_file())
-    for path in found:
+    paths = sorted(path for path in (template / _FOLDER).rglob("*") if path.is_file())
+    for path in paths:
         name = path.relative_to(template).as_posix()
         parts = environment.from_string(name.partition("/")[2]).render(cookiecutter=answers)
         (target / parts).parent.mkdir(parents=True, exist_ok=True)
         text = environment.get_template(name).render(cookiecutter=answers)
         (target / parts).write_text(text, encoding="utf-8")
-    return len(found)
+    return len(paths)
 
 
 def _environment(template: Path) -> Environment:
-    """Jinja as cookiecutter sets it up, which includes parts from the folder `templates`."""
+    """Return Jinja as cookiecutter sets it up, which includes parts from the folder `templates`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 (of the extra)
 
     options: dict[str, Any] = {"undefined": StrictUndefined, "keep_trailing_newline": True}

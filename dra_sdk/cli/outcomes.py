@@ -31,9 +31,9 @@ class Outcome(NamedTuple):
 
 
 def outcomes(arguments: argparse.Namespace) -> Generator[Outcome, None, None]:
-    """The outcome of each scenario; with --watch, again after each change. To be closed. DraError for bad input."""
-    with closing(scenarios(arguments)) as found:
-        for scenario in found:
+    """Yield the outcome of each scenario; with --watch, after each change too. To be closed. DraError for bad input."""
+    with closing(scenarios(arguments)) as every:
+        for scenario in every:
             with phase("scheduling pods") as pods:
                 before = schedule(scenario.snapshot, count=pods.count)
             if arguments.waves:
@@ -54,19 +54,19 @@ def _changed(before: SchedulingOutcome, original: Snapshot, arguments: argparse.
 
 
 def _simulated_waves(before: SchedulingOutcome, original: Snapshot, arguments: argparse.Namespace) -> list[DrainWave]:
-    """The waves that the flags describe; WhatIfError for a node that does not exist. Other changes are made first."""
+    """Return the waves that the flags describe, after other changes; WhatIfError for a node that does not exist."""
     chosen = list(dict.fromkeys(arguments.drain))
     given = overrides(original, arguments)
     snapshot = before.snapshot
-    for each in given:
-        snapshot = replaced(snapshot, _before_waves(each, chosen))
+    for override in given:
+        snapshot = replaced(snapshot, _before_waves(override, chosen))
     others = argparse.Namespace(**{**vars(arguments), "drain": [], "override": []})
     changed = changed_cluster(snapshot, original, others) or snapshot
     start = before if changed is before.snapshot else schedule(changed)
 
     def upgraded(cluster: Snapshot, drained: Sequence[str]) -> Snapshot:
-        for each in given:
-            cluster = replaced(cluster, _of_nodes(each, drained))
+        for override in given:
+            cluster = replaced(cluster, _of_nodes(override, drained))
         return cluster
 
     nodes = chosen or list(start.snapshot.nodes_by_name)
@@ -74,13 +74,15 @@ def _simulated_waves(before: SchedulingOutcome, original: Snapshot, arguments: a
 
 
 def _of_nodes(given: Snapshot, nodes: Sequence[str]) -> Snapshot:
-    """The slices of these nodes alone."""
-    return Snapshot(slices=tuple(each for each in given.slices if each["spec"].get("nodeName") in nodes))
+    """Return the slices of these nodes alone."""
+    return Snapshot(slices=tuple(raw_slice for raw_slice in given.slices if raw_slice["spec"].get("nodeName") in nodes))
 
 
 def _before_waves(given: Snapshot, nodes: Sequence[str]) -> Snapshot:
-    """The objects without the slices of these nodes; without names, of all nodes."""
+    """Return the objects without the slices of these nodes; without names, of all nodes."""
     kept = (
-        each for each in given.slices if (name := each["spec"].get("nodeName")) is None or (nodes and name not in nodes)
+        raw_slice
+        for raw_slice in given.slices
+        if (name := raw_slice["spec"].get("nodeName")) is None or (nodes and name not in nodes)
     )
     return replace(given, slices=tuple(kept))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TextIO
 
 import yaml
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
-from dra_sdk.texts import limited
+from dra_sdk.model import JSON
+from dra_sdk.texts import limited, printable
 
 MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
@@ -28,29 +31,56 @@ _ELLIPSIS: Final = "…"
 
 
 def error_lines(error: DraError) -> list[str]:
-    """An error as lines for stderr: one for each problem of an object, and for each wrong setting."""
+    """Return an error as lines for stderr: one for each problem of an object, and for each wrong setting."""
     if isinstance(error, SettingsError):
         return [printable(f"dra-sdk: {problem}") for problem in error.problems]
-    if not isinstance(error, InvalidObjectError):
-        return [printable(f"dra-sdk: {error}")]
-    problems = limited(list(dict.fromkeys(error.problems)), MAX_PROBLEMS, "problem")
-    return [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems]
+    if isinstance(error, InvalidObjectError):
+        problems = limited(list(dict.fromkeys(error.problems)), MAX_PROBLEMS, "problem")
+        return [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems]
+    if texts := getattr(error, "problems", ()):  # a SnapshotReadError, which commands without snapshots do not import
+        return [printable(line) for text in texts for line in text.split("\n")]
+    return [printable(f"dra-sdk: {error}")]
 
 
-def printable(text: str) -> str:
-    """The text on one line, with control characters escaped."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-    )
+def print_error(error: DraError) -> None:
+    """Print an error on stderr."""
+    print_lines(error_lines(error), sys.stderr)
 
 
-# -- YAML
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print each line with control characters escaped, on stdout unless another stream is given."""
+    for line in lines:
+        print(printable(line), file=stream)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on stderr."""
+    print_lines((f"note: {note}" for note in notes), sys.stderr)
+
+
+# -- JSON and YAML
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2), flush=True)
+
+
+def print_value(value: object, output: str) -> None:
+    """Print a value as JSON or YAML, as `output` says."""
+    print_json(value) if output == "json" else print(yaml_text([value]), end="", flush=True)
+
+
+def print_objects(objects: Sequence[JSON], output: str, **more: object) -> None:
+    """Print API objects as one JSON List, which has `more` beside its items, or as YAML documents."""
+    if output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": objects, **more})
+    else:
+        print(yaml_text(objects), end="")
 
 
 def yaml_text(documents: Iterable[Any]) -> str:
-    """YAML documents without anchors and references."""
+    """Return YAML documents without anchors and references."""
     return yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
@@ -62,13 +92,24 @@ class _PlainDumper(yaml.SafeDumper):
     """Repeats objects that occur more than once."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (signature of the base class)
-        """Always."""
+        """Return True."""
         return True
 
 
 _PlainDumper.add_representer(
     Octal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:int", f"0{int(value):o}")
 )
+
+
+# -- files
+
+
+def write_file(path: Path, content: str) -> None:
+    """Write a text; SettingsError if the file cannot be written."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
 
 
 # -- tables
@@ -84,7 +125,7 @@ class Color(StrEnum):
 
 
 def has_colors() -> bool:
-    """Whether stdout is a terminal that takes colours; not if NO_COLOR is set to anything (no-color.org)."""
+    """Return whether stdout is a terminal that takes colours; not if NO_COLOR is set to anything (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -95,11 +136,12 @@ def print_table(
     width: int | None = None,
     color: Callable[[str, str], Color | None] | None = None,
 ) -> None:
-    """Print columns as wide as their widest cell, with two spaces between them.
+    """Print columns as wide as their widest cell, with two spaces between them and control characters escaped.
 
     If the table is wider than `width`, the widest columns are shortened in the middle of their cells, because the ends
     of names differ. No column becomes narrower than its heading. `color` chooses the colour of a cell by its heading.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
     if width is not None:
         widths = _fitted(widths, headings, width)
@@ -107,8 +149,8 @@ def print_table(
         cells = [_cell(cell, size) for cell, size in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         if color is not None and row is not headings:
-            colors = [color(*each) for each in zip(headings, row, strict=True)]
-            cells = [_colored(*each) for each in zip(cells, colors, strict=True)]
+            colors = [color(*pair) for pair in zip(headings, row, strict=True)]
+            cells = [_colored(*pair) for pair in zip(cells, colors, strict=True)]
         print(_GAP.join(cells).rstrip())
 
 
@@ -117,7 +159,7 @@ def _colored(text: str, color: Color | None) -> str:
 
 
 def wrapped(row: Sequence[str | Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
-    """One row as several: cells that are lists of words get as many lines as their words need, other cells one.
+    """Return one row as several: cells that are lists of words get as many lines as their words need, other cells one.
 
     widths: the width of each cell; a word that is longer has a line of its own.
     """
@@ -136,18 +178,18 @@ def _filled(words: Sequence[str], width: int) -> list[str]:
 
 
 def terminal_width() -> int | None:
-    """The number of columns of the terminal; None if stdout is not a terminal."""
+    """Return the number of columns of the terminal; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _fitted(widths: Sequence[int], headings: Sequence[str], width: int) -> list[int]:
-    found, minimum = list(widths), [max(_MIN_WIDTH, len(each)) for each in headings]
-    while sum(found) + len(_GAP) * (len(found) - 1) > width:
-        widest, column = max((each, column) for column, each in enumerate(found) if each >= minimum[column])
+    fitted, minimum = list(widths), [max(_MIN_WIDTH, len(heading)) for heading in headings]
+    while sum(fitted) + len(_GAP) * (len(fitted) - 1) > width:
+        widest, column = max((size, column) for column, size in enumerate(fitted) if size >= minimum[column])
         if widest <= minimum[column]:
             break
-        found[column] -= 1
-    return found
+        fitted[column] -= 1
+    return fitted
 
 
 def _cell(text: str, width: int) -> str:

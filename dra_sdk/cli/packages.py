@@ -8,7 +8,7 @@ from dra_sdk.errors import SettingsError
 
 
 def require_package(command: str, package: str) -> None:
-    """SettingsError with the line to type if a package, which is called like its module, is not installed."""
+    """Raise SettingsError with the line to type if a package, which is called like its module, is not installed."""
     try:
         missing = find_spec(package) is None
     except ValueError:  # `sys.modules` has None for it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,8 +10,8 @@ from typing import Final
 
 from dra_sdk.cli.driver_input import opened_drivers
 from dra_sdk.cli.hook_calls import top
-from dra_sdk.cli.output import printable
-from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.cli.output import print_notes, write_file
+from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.driver import Node
@@ -33,42 +32,39 @@ def write_picture(
     pictures: the lines that drivers draw of a node, by the node's name.
     """
     content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome)), pictures))
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+    write_file(path, content)
 
 
 def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -> dict[str, list[str]]:
-    """What the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
+    """Return what the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
 
     A driver that cannot draw claims which are only planned is left out, with a note on stderr.
     """
-    found: dict[str, list[str]] = {}
+    pictures: dict[str, list[str]] = {}
     for source in opened_drivers(arguments):
         driver = source.driver
         for node in source.nodes if driver.implements("dra_top") else ():
             try:
                 lines = top(driver, Node(node, source.root), planned_claims(outcome.snapshot, driver.info.name, node))
             except DraError as error:
-                print(printable(f"note: the picture has none of driver {source.name}: {error}"), file=sys.stderr)
+                print_notes([f"the picture has none of driver {source.name}: {error}"])
             else:
-                found.setdefault(node, []).extend([*([""] if node in found else []), *lines])
-    return found
+                pictures.setdefault(node, []).extend([*([""] if node in pictures else []), *lines])
+    return pictures
 
 
 def planned_claims(snapshot: Snapshot, driver: str, node: str) -> list[HeldClaim]:
-    """The claims with devices of the driver's own pools of a node. They are not prepared, so no device has `data`."""
-    own = (each["spec"] for each in snapshot.slices if each["spec"]["driver"] == driver)
+    """Return the claims with devices of the driver's own pools of a node; not prepared, so no device has `data`."""
+    own = (published["spec"] for published in snapshot.slices if published["spec"]["driver"] == driver)
     pools = {spec["pool"]["name"] for spec in own if spec.get("nodeName") == node}
-    found = []
+    planned = []
     for claim in snapshot.claims:
         results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
-        devices = [_planned(each) for each in results if each["driver"] == driver and each["pool"] in pools]
+        devices = [_planned(result) for result in results if result["driver"] == driver and result["pool"] in pools]
         if devices:
             about = claim["metadata"]
-            found.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
-    return found
+            planned.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
+    return planned
 
 
 def _planned(result: JSON) -> HeldDevice:
@@ -84,24 +80,22 @@ def _planned(result: JSON) -> HeldDevice:
 
 
 def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
-    """What is not placed, with the reasons."""
-    left = MAX_EXPLANATIONS
-    for pod in outcome.unplaced:
-        left -= 1
-        reason = _pod_explanation(outcome, pod.pod) if left >= 0 else pod.reason
+    """Yield what is not placed, with the reasons."""
+    for number, pod in enumerate(outcome.unplaced):
+        reason = _pod_explanation(outcome, pod.pod) if number < MAX_EXPLANATIONS else pod.reason
         yield NotPlaced(f"pod {display_name(pod.pod)}", reason)
-    for claim in outcome.unallocated:
-        left -= 1
-        reason = _explanation(explain_outcome(outcome, claim.claim)) if left >= 0 else claim.reason
+    for number, claim in enumerate(outcome.unallocated, len(outcome.unplaced)):
+        explained = number < MAX_EXPLANATIONS
+        reason = _explanation(explain_outcome(outcome, claim.claim)) if explained else claim.reason
         yield NotPlaced(f"claim {display_name(claim.claim)}", reason)
 
 
 def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
-    found = [each for each in explain_pod_outcome(outcome, key).claims if not each.satisfiable]
-    return "\n".join(map(_explanation, found)) or outcome.pods_by_key[key].reason
+    unsatisfiable = [claim for claim in explain_pod_outcome(outcome, key).claims if not claim.satisfiable]
+    return "\n".join(map(_explanation, unsatisfiable)) or outcome.pods_by_key[key].reason
 
 
 def _explanation(explanation: Explanation) -> str:
-    """The reason without the claim's name, so that equal reasons can be grouped, and the smallest change that helps."""
+    """Return the reason without the claim's name, so that equal ones are grouped, and the smallest helpful change."""
     reason = explanation.summary.partition(" cannot be allocated")[2].lstrip(": ") or explanation.summary
     return f"{reason}\nWould help: {explanation.changes[0].text}" if explanation.changes else reason

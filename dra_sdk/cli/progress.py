@@ -10,15 +10,15 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final, TextIO
 
-from dra_sdk.cli.output import printable
+from dra_sdk.texts import printable
 
 FIRST_SECONDS: Final = 2.0
-"""What takes no longer than this is not told."""
+"""What takes no longer than this is not shown."""
 _INTERVAL: Final = 0.5
 _CLEAR_LINE: Final = "\r\033[K"
 
 
-class Phase:
+class Progress:
     """A part of a command's work.
 
     done, total: how many things are done, and of how many; 0 if that is not known.
@@ -46,26 +46,26 @@ class Phase:
 
 
 @contextmanager
-def phase(what: str, *, first: float = FIRST_SECONDS, stream: TextIO | None = None) -> Iterator[Phase]:
+def phase(what: str, *, first: float = FIRST_SECONDS, stream: TextIO | None = None) -> Iterator[Progress]:
     """Show, while the block runs, how far it is, if stderr is a terminal and the block takes longer than `first`.
 
     The line disappears when the block ends, so what is printed afterwards stands alone.
     """
     stream = stream or sys.stderr
-    found, ended = Phase(what), Event()
+    shown, ended = Progress(what), Event()
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield found
+        yield shown
         return
-    thread = Thread(target=_show, args=(found, ended, first, stream), daemon=True)
+    thread = Thread(target=_show, args=(shown, ended, first, stream), daemon=True)
     thread.start()
     try:
-        yield found
+        yield shown
     finally:
         ended.set()
         thread.join()
 
 
-def _show(shown: Phase, ended: Event, first: float, stream: TextIO) -> None:
+def _show(shown: Progress, ended: Event, first: float, stream: TextIO) -> None:
     if ended.wait(first):
         return
     while True:

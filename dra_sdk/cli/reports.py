@@ -33,32 +33,34 @@ MAX_NAMES: Final = 8
 def simulation_json(
     before: SchedulingOutcome, after: SchedulingOutcome, waves: Sequence[DrainWave] | None = None
 ) -> JSON:
-    """What a simulation says beside its slices and claims: everything that the lines say, and for each pool."""
+    """Return what a simulation says beside its slices and claims: all that the lines say, and for each pool."""
     pools = pool_fragmentation(after.snapshot)
     fragmentation = {"drivers": driver_fragmentation(pools), "pools": pools}
-    found: JSON = {
-        "preemptions": [each.to_json() for each in after.preemptions],
-        "fragmentation": {name: [each.to_json() for each in figures] for name, figures in fragmentation.items()},
+    answer: JSON = {
+        "preemptions": [preemption.to_json() for preemption in after.preemptions],
+        "fragmentation": {name: [figure.to_json() for figure in figures] for name, figures in fragmentation.items()},
     }
     if after is not before:
-        found["changes"] = [each.to_json() for each in compare_outcomes(before, after)]
-        found["devices"] = [each.to_json() for each in compare_slices(before.snapshot, after.snapshot)]
+        answer["changes"] = [change.to_json() for change in compare_outcomes(before, after)]
+        answer["devices"] = [change.to_json() for change in compare_slices(before.snapshot, after.snapshot)]
     if waves is not None:
-        found["waves"] = [_wave_json(each) for each in waves]
-    return found
+        answer["waves"] = [_wave_json(wave) for wave in waves]
+    return answer
 
 
 # -- preemption
 
 
 def preemption_lines(outcome: SchedulingOutcome) -> list[str]:
-    """A line for each pod that kube-scheduler evicts others for; empty without any."""
+    """Return a line for each pod that kube-scheduler evicts others for; empty without any."""
     lines = []
-    for each in outcome.preemptions:
-        victims = [f"{display_name(key)} (priority {_priority(outcome.snapshot, key)})" for key in each.victims]
-        budgets = f"; {counted(each.violations, 'victim')} in spite of a PodDisruptionBudget" if each.violations else ""
-        who = f"pod {display_name(each.pod)} (priority {each.priority})"
-        lines.append(f"  {who} evicts {', '.join(victims)} from {each.node}, for {', '.join(each.missing)}{budgets}")
+    for preemption in outcome.preemptions:
+        victims = [f"{display_name(key)} (priority {_priority(outcome.snapshot, key)})" for key in preemption.victims]
+        who = f"pod {display_name(preemption.pod)} (priority {preemption.priority})"
+        line = f"  {who} evicts {', '.join(victims)} from {preemption.node}, for {', '.join(preemption.missing)}"
+        if preemption.violations:
+            line += f"; {counted(preemption.violations, 'victim')} in spite of a PodDisruptionBudget"
+        lines.append(line)
     return ["Preemption:", *lines] if lines else []
 
 
@@ -70,30 +72,28 @@ def _priority(snapshot: Snapshot, key: ObjectKey) -> int:
 
 
 def fragmentation_lines(snapshot: Snapshot) -> list[str]:
-    """A line for each driver with devices in use: what is free, in whole pieces of hardware and in parts."""
-    return [_fragmentation_line(each) for each in driver_fragmentation(pool_fragmentation(snapshot)) if _in_use(each)]
+    """Return a line for each driver with devices in use: what is free, in whole pieces of hardware and in parts."""
+    drivers = driver_fragmentation(pool_fragmentation(snapshot))
+    return [_fragmentation_line(driver) for driver in drivers if driver.whole < driver.pieces]
 
 
-def _in_use(found: Fragmentation) -> bool:
-    return found.whole < found.pieces
-
-
-def _fragmentation_line(found: Fragmentation) -> str:
-    whole = f"{found.whole} of {counted(found.pieces, 'piece')} of hardware wholly free"
-    if not found.free:
-        return f"{found.driver}: {whole}, nothing in parts"
-    return f"{found.driver}: {whole}, {float(found.free):.1f} with parts; fragmentation {round(found.figure * 100)} %"
+def _fragmentation_line(fragmentation: Fragmentation) -> str:
+    whole = f"{fragmentation.whole} of {counted(fragmentation.pieces, 'piece')} of hardware wholly free"
+    if not fragmentation.free:
+        return f"{fragmentation.driver}: {whole}, nothing in parts"
+    percent = round(fragmentation.figure * 100)
+    return f"{fragmentation.driver}: {whole}, {float(fragmentation.free):.1f} with parts; fragmentation {percent} %"
 
 
 # -- slices
 
 
 def device_change_lines(before: Snapshot, after: Snapshot) -> list[str]:
-    """The devices that differ between the slices of two clusters, like changes of a pool in one line."""
+    """Return the devices that differ between the slices of two clusters, like changes of a pool in one line."""
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for each in compare_slices(before, after):
-        driver, pool, device = each.device
-        groups.setdefault((driver, pool, _device_change(each)), []).append(device)
+    for change in compare_slices(before, after):
+        driver, pool, device = change.device
+        groups.setdefault((driver, pool, _device_change(change)), []).append(device)
     lines = [
         f"  {driver}/{pool}: {shortened(names, MAX_NAMES)} {what}" for (driver, pool, what), names in groups.items()
     ]
@@ -113,35 +113,36 @@ def _value(value: Any) -> str:
 
 
 def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str = "") -> list[str]:
-    """A line for each pod or claim whose placement differs; `when` is added to the heading."""
-    found = [change_line(each) for each in compare_outcomes(before, after)]
-    return [f"What changes{when}:", *(f"  {each}" for each in found)] if found else [f"Nothing changes{when}."]
+    """Return a line for each pod or claim whose placement differs; `when` is added to the heading."""
+    changes = [change_line(change) for change in compare_outcomes(before, after)]
+    return [f"What changes{when}:", *(f"  {change}" for change in changes)] if changes else [f"Nothing changes{when}."]
 
 
 def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
-    """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
-    reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
+    """Return whether new nodes would help what is not placed; empty if nodes are not the reason."""
+    reasons = [*(pod.reason for pod in outcome.unplaced), *(claim.reason for claim in outcome.unallocated)]
     if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
         return []
-    found = suggest_nodes(outcome, original, count)
-    if not found:
+    suggestions = suggest_nodes(outcome, original, count)
+    if not suggestions:
         return ["Would a new node help? No: no node like the existing ones would change anything."]
-    best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]
-    return [f"Would a new node help? {_advice(found[0], [each.like for each in best])}"]
+    best = suggestions[0]
+    equal = [other for other in suggestions if (len(other.placed), other.nodes) == (len(best.placed), best.nodes)]
+    return [f"Would a new node help? {_advice(best, [suggestion.like for suggestion in equal])}"]
 
 
-def _advice(found: NodeSuggestion, likes: Sequence[str]) -> str:
-    nodes = counted(found.nodes, "more node")
-    enough = f"{nodes} like {' or '.join(likes)} would be enough for {_key_names(found.placed)}"
-    return f"In part: {enough}, not for {_key_names(found.left)}." if found.left else f"Yes: {enough}."
+def _advice(suggestion: NodeSuggestion, likes: Sequence[str]) -> str:
+    nodes = counted(suggestion.nodes, "more node")
+    enough = f"{nodes} like {' or '.join(likes)} would be enough for {_key_names(suggestion.placed)}"
+    return f"In part: {enough}, not for {_key_names(suggestion.left)}." if suggestion.left else f"Yes: {enough}."
 
 
 def _key_names(keys: Sequence[ObjectKey]) -> str:
-    return shortened([display_name(each) for each in keys], MAX_NAMES)
+    return shortened([display_name(key) for key in keys], MAX_NAMES)
 
 
 def change_line(change: PlacementChange) -> str:
-    """One pod or claim, with its node and devices before and after."""
+    """Return one pod or claim, with its node and devices before and after."""
     subject = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
     if change.after is None:
         return f"{subject}: no longer exists"
@@ -161,17 +162,17 @@ def _placement(situation: PlacementState, reason: str = "") -> str:
 
 
 def wave_lines(waves: Sequence[DrainWave]) -> list[str]:
-    """The waves, what moves in each of them, and how many leave a pod without a node."""
+    """Return the waves, what moves in each of them, and how many leave a pod without a node."""
     lines = []
     for number, wave in enumerate(waves, 1):
         lines.append(f"Wave {number} of {len(waves)}: drain {shortened(wave.nodes, MAX_NAMES)}")
-        lines += [f"  {change_line(each)}" for each in wave.changes] or ["  nothing moves"]
+        lines += [f"  {change_line(change)}" for change in wave.changes] or ["  nothing moves"]
         if wave.blocked:
-            names = shortened([display_name(each) for each in wave.blocked], MAX_NAMES)
+            names = shortened([display_name(key) for key in wave.blocked], MAX_NAMES)
             lines.append(f"  kubectl drain waits for PodDisruptionBudgets: {names}")
     short = [str(number) for number, wave in enumerate(waves, 1) if not wave.fits]
     if short:
-        return [*lines, f"Not enough room in {'wave' if len(short) == 1 else 'waves'} {', '.join(short)}."]
+        return [*lines, f"A pod is left without a node in {'wave' if len(short) == 1 else 'waves'} {', '.join(short)}."]
     return [*lines, f"All pods keep a node in {'the wave' if len(waves) == 1 else f'all {len(waves)} waves'}."]
 
 
@@ -179,7 +180,7 @@ def _wave_json(wave: DrainWave) -> JSON:
     return {
         "nodes": list(wave.nodes),
         "fits": wave.fits,
-        "changes": [each.to_json() for each in wave.changes],
+        "changes": [change.to_json() for change in wave.changes],
         "blocked": [{"namespace": namespace, "name": name} for namespace, name in wave.blocked],
     }
 
@@ -188,24 +189,25 @@ def _wave_json(wave: DrainWave) -> JSON:
 
 
 def plan_lines(plan: EvictionPlan) -> list[str]:
-    """A plan that makes room for a pod, in sentences."""
+    """Return a plan that frees devices for a pod, in sentences."""
     who = f"pod {display_name(plan.pod)} (priority {plan.priority})"
     if not plan.evictions:
-        return [f"There is room for {who} already, on {plan.node}."]
+        return [f"No eviction is needed: {who} fits on {plan.node}."]
     number = counted(len(plan.evictions), "pod")
-    lines = [f"To make room for {who} on {plan.node}, evict {number}:"]
-    lines += [f"  {_eviction(each)}" for each in plan.evictions]
+    lines = [f"To place {who} on {plan.node}, evict {number}:"]
+    lines += [f"  {_eviction(eviction)}" for eviction in plan.evictions]
     if plan.fewest:
         lines.append("Fewer evictions would not do.")
     else:
         lines.append(f"The search ended at its limit, after {plan.trials} trials: fewer evictions may do.")
-    if rivals := [display_name(each.pod) for each in plan.evictions if each.priority >= plan.priority and each.owner]:
+    important = (eviction for eviction in plan.evictions if eviction.priority >= plan.priority and eviction.owner)
+    if rivals := [display_name(eviction.pod) for eviction in important]:
         are = f"{shortened(rivals, MAX_NAMES)} {'are' if len(rivals) > 1 else 'is'}"
         lines.append(f"{are} at least as important, and may be back before the pod: scale it down first.")
-    return [*lines, "What changes:", *(f"  {change_line(each)}" for each in plan.changes)]
+    return [*lines, "What changes:", *(f"  {change_line(change)}" for change in plan.changes)]
 
 
-def _eviction(each: PlannedEviction) -> str:
-    text = f"{display_name(each.pod)} (priority {each.priority}, {each.owner or 'no controller'})"
-    text += f": {', '.join(each.devices)}" if each.devices else ""
-    return text + (" (violates a PodDisruptionBudget)" if each.violates else "")
+def _eviction(eviction: PlannedEviction) -> str:
+    text = f"{display_name(eviction.pod)} (priority {eviction.priority}, {eviction.owner or 'no controller'})"
+    text += f": {', '.join(eviction.devices)}" if eviction.devices else ""
+    return text + (" (violates a PodDisruptionBudget)" if eviction.violates else "")

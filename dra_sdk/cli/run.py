@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         DriverProcess(driver, settings, serves=request.catch_signals, ended=request.put) as process,
     ):
         log.info("%s: stopping", request.wait())
-    busy = _running([each for each in threading.enumerate() if each not in others and not each.daemon])
+    busy = _running([thread for thread in threading.enumerate() if thread not in others and not thread.daemon])
     if process.is_busy:
         busy.append("a call of the kubelet")
     if busy:  # the interpreter would wait for them
@@ -84,8 +84,8 @@ def _map_large_blocks() -> None:
 
 
 def _running(threads: Collection[threading.Thread]) -> list[str]:
-    """The names of the threads that still run after JOIN_SECONDS."""
+    """Return the names of the threads that still run after JOIN_SECONDS."""
     deadline = monotonic() + JOIN_SECONDS
-    for each in threads:
-        each.join(max(0.0, deadline - monotonic()))
-    return [each.name for each in threads if each.is_alive()]
+    for thread in threads:
+        thread.join(max(0.0, deadline - monotonic()))
+    return [thread.name for thread in threads if thread.is_alive()]

@@ -10,18 +10,17 @@ not, 2 for bad input.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.input import add_scenario_flags, print_bad_input
+from dra_sdk.cli.arguments import Commands, add_output
+from dra_sdk.cli.input import add_scenario_flags
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.outcomes import Outcome, outcomes
-from dra_sdk.cli.output import print_table, printable, yaml_text
+from dra_sdk.cli.output import print_lines, print_notes, print_objects, print_table
 from dra_sdk.cli.progress import phase
 from dra_sdk.cli.reports import (
     advice_lines,
@@ -33,7 +32,6 @@ from dra_sdk.cli.reports import (
     wave_lines,
 )
 from dra_sdk.cli.what_if_flags import add_wave_flag, add_what_if_flags
-from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.texts import counted
@@ -44,8 +42,13 @@ from dra_sdk.tools.scheduling.cluster import (
     compare_outcomes,
     display_name,
 )
+from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave
 
 HEADINGS: Final = ("POD", "NODE", "CLAIM", "REQUEST", "DEVICE")
+_OUTPUT: Final = (
+    "table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`; "
+    "json also has, in `simulation`, preemptions, fragmentation and what changes"
+)
 _NONE: Final = "-"
 _NO_POD: Final = "(no pod)"
 
@@ -56,14 +59,7 @@ def add_parser(commands: Commands) -> None:
     add_scenario_flags(parser)
     add_what_if_flags(parser)
     add_wave_flag(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "yaml", "json"),
-        default="table",
-        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`; "
-        "json also has, in `simulation`, preemptions, fragmentation and what changes",
-    )
+    add_output(parser, ("table", "yaml", "json"), _OUTPUT)
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
 
@@ -72,21 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
     last: SchedulingOutcome | None = None
     fits = True
-    try:
-        with closing(outcomes(arguments)) as found:
-            for outcome in found:
-                if arguments.picture:
-                    _draw(outcome.after, arguments)
-                chosen = selected(outcome.after, arguments)
-                if last is None:
-                    _print(outcome, chosen, arguments)
-                else:
-                    _print_difference(last, chosen, arguments.output)
-                last, fits = chosen, all(wave.fits for wave in outcome.waves or ())
-                if chosen.complete and fits:
-                    break
-    except DraError as error:
-        return print_bad_input(error)
+    with closing(outcomes(arguments)) as every:
+        for outcome in every:
+            if arguments.picture:
+                _draw(outcome.after, arguments)
+            chosen = selected(outcome.after, arguments)
+            if last is None:
+                _print(outcome, chosen, arguments)
+            else:
+                _print_difference(last, chosen, arguments.output)
+            last, fits = chosen, all(wave.fits for wave in outcome.waves or ())
+            if chosen.complete and fits:
+                break
     return 0 if last is not None and last.complete and fits else 1
 
 
@@ -101,15 +94,10 @@ def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, outpu
     """Print what a change of the running cluster changes; nothing if that is nothing."""
     if not compare_outcomes(before, after):
         return
-    if output == "json":
-        answer = simulation_json(before, after, None)
-        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
-        print(json.dumps(found, indent=2))
-    elif output == "yaml":
-        print(yaml_text(_objects(after)), end="")
-    for line in change_lines(before, after):
-        print(printable(line), file=sys.stdout if output == "table" else sys.stderr)
-    print(printable(_summary(after)), file=sys.stderr)
+    if output != "table":
+        _print_objects(before, after, None, output)
+    print_lines(change_lines(before, after), sys.stdout if output == "table" else sys.stderr)
+    print_lines([_summary(after)], sys.stderr)
     sys.stdout.flush()
 
 
@@ -120,19 +108,14 @@ def _print(outcome: Outcome, after: SchedulingOutcome, arguments: argparse.Names
     """
     scenario, waves = outcome.scenario, outcome.waves
     before = after if outcome.after is outcome.before else selected(outcome.before, arguments)
-    for note in (*scenario.notes, *after.notes):
-        print(printable(f"note: {note}"), file=sys.stderr)
+    print_notes((*scenario.notes, *after.notes))
     stream, separate = sys.stderr, True
-    if arguments.output == "json":
-        answer = simulation_json(before, after, waves)
-        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
-        print(json.dumps(found, indent=2))
-    elif arguments.output == "yaml":
-        print(yaml_text(_objects(after)), end="")
-    else:
+    if arguments.output == "table":
         stream, separate = sys.stdout, waves is None
         if waves is None:
-            print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
+            print_table(HEADINGS, placement_rows(after))
+    else:
+        _print_objects(before, after, waves, arguments.output)
     lines = preemption_lines(after)
     if arguments.override:
         lines += device_change_lines(before.snapshot, after.snapshot)
@@ -141,29 +124,31 @@ def _print(outcome: Outcome, after: SchedulingOutcome, arguments: argparse.Names
         lines += change_lines(before, after, "" if waves is None else " in the end")
     with phase("trying more nodes") as kinds:
         lines += advice_lines(after, scenario.snapshot, kinds.count)
-    for line in [*([""] if separate else []), *lines] if lines else []:
-        print(printable(line), file=stream)
-    for line in [*fragmentation_lines(after.snapshot), _summary(after)]:
-        print(printable(line), file=sys.stderr)
+    if lines:
+        print_lines(["", *lines] if separate else lines, stream)
+    print_lines([*fragmentation_lines(after.snapshot), _summary(after)], sys.stderr)
     sys.stdout.flush()
 
 
-def _objects(outcome: SchedulingOutcome) -> list[JSON]:
-    """The slices and the claims: all that `dra-sdk top` needs."""
-    return [*outcome.snapshot.slices, *outcome.snapshot.claims]
+def _print_objects(
+    before: SchedulingOutcome, after: SchedulingOutcome, waves: Sequence[DrainWave] | None, output: str
+) -> None:
+    """Print the slices and the claims, which are all that `dra-sdk top` needs, and in JSON what else is known."""
+    more = {"simulation": simulation_json(before, after, waves)} if output == "json" else {}
+    print_objects([*after.snapshot.slices, *after.snapshot.claims], output, **more)
 
 
 # -- the table
 
 
 def placement_rows(outcome: SchedulingOutcome) -> list[list[str]]:
-    """A row for each device of each pod, or one for a pod or claim without devices; then the claims without a pod.
+    """Return a row for each device of each pod, or one for a pod or claim without devices; then claims without a pod.
 
     Pods that ran before and have no devices are left out.
     """
     used = {claim for pod in outcome.pods for claim in pod.claims}
-    found = [row for pod in outcome.pods for row in _pod_rows(pod, outcome)]
-    return found + [
+    rows = [row for pod in outcome.pods for row in _pod_rows(pod, outcome)]
+    return rows + [
         [_NO_POD, claim.node or _NONE, *cells]
         for claim in outcome.claims
         if claim.claim not in used
@@ -176,9 +161,9 @@ def _pod_rows(pod: PodPlacement, outcome: SchedulingOutcome) -> Iterator[list[st
     if pod.node is None:
         yield [name, _NONE, _NONE, _NONE, pod.reason]
         return
-    found = [cells for key in pod.claims for cells in _claim_cells(outcome.claims_by_key[key], key[1])]
-    yield from ([name, pod.node, *cells] for cells in found)
-    if pod.scheduled and not found:
+    rows = [cells for key in pod.claims for cells in _claim_cells(outcome.claims_by_key[key], key[1])]
+    yield from ([name, pod.node, *cells] for cells in rows)
+    if pod.scheduled and not rows:
         yield [name, pod.node, _NONE, _NONE, _NONE]
 
 
@@ -192,7 +177,7 @@ def _claim_cells(claim: ClaimOutcome, name: str) -> Iterator[list[str]]:
 
 
 def _device(result: JSON) -> str:
-    """A device of an allocation, with the consumed capacity, admin access and binding conditions."""
+    """Return a device of an allocation, with the consumed capacity, admin access and binding conditions."""
     name = f"{result['driver']}/{result['pool']}/{result['device']}"
     consumed = sorted((result.get("consumedCapacity") or {}).items())
     extras = [f"{key}={_shorter(value)}" for key, value in consumed if value != "0"]
@@ -204,13 +189,13 @@ def _device(result: JSON) -> str:
 
 
 def _shorter(amount: str) -> str:
-    """The amount with a binary or a decimal suffix: the API stores 4G of a capacity in Gi as 3906250Ki."""
+    """Return the amount with a binary or a decimal suffix: the API stores 4G of a capacity in Gi as 3906250Ki."""
     value = Quantity(amount).value
-    return min(amount, *(str(Quantity.of(value, binary=each)) for each in (True, False)), key=len)
+    return min(amount, *(str(Quantity.of(value, binary=binary)) for binary in (True, False)), key=len)
 
 
 def _summary(outcome: SchedulingOutcome) -> str:
-    """The last line."""
+    """Return the last line."""
     nodes = {pod.node for pod in outcome.pods if pod.node is not None} | {
         claim.node for claim in outcome.claims if claim.hypothetical and claim.node is not None
     }

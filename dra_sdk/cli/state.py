@@ -10,16 +10,15 @@ damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands, is_directory
+from dra_sdk.cli.arguments import Commands, add_output, is_directory
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_table, printable, terminal_width
-from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
+from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
+from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices
 from dra_sdk.errors import DriverLoadError, SettingsError
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
@@ -42,12 +41,8 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="ACTION", help="repair or forget, and the claim's UID or the file's name or path"
     )
-    parser.add_argument(
-        "--yes", action="store_true", help="forget the claim; without it you are only told what it means"
-    )
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the state is shown (default table)"
-    )
+    parser.add_argument("--yes", action="store_true", help="forget the claim; without it, only print what that means")
+    add_output(parser, ("table", "json"), "how the state is shown (default table)")
     add_flags(parser, _NEEDED)
     parser.set_defaults(run=run)
 
@@ -60,18 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
     driver = _driver_name(arguments.driver, settings)
     data = settings.plugin_data(driver)
     private_directory(data, DATA_MODE)
-    node = NodeState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
+    node = DriverState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
     if arguments.files:
         action, chosen = arguments.files
         entry = _chosen(node.entries(), chosen, data)
         return _repair(node, entry) if action == "repair" else _forget(node, entry, sure=arguments.yes)
     entries = list(node.entries())
     if arguments.output == "json":
-        found = {"driver": driver, "directory": str(data), "files": [node.as_json(each) for each in entries]}
-        print(json.dumps(found, indent=2))
+        print_json({"driver": driver, "directory": str(data), "files": [node.as_json(entry) for entry in entries]})
     else:
         _show(node, entries)
-    return 1 if any(each.damage for each in entries) else 0
+    return 1 if any(entry.damage for entry in entries) else 0
 
 
 def _wrong_usage(arguments: argparse.Namespace) -> str:
@@ -84,60 +78,62 @@ def _wrong_usage(arguments: argparse.Namespace) -> str:
 
 
 def _driver_name(word: str, settings: Settings) -> str:
-    """The driver whose data directory is meant. It need not load, so that a broken driver's state can be repaired."""
+    """Return the driver whose data directory is meant. It need not load: a broken driver's state can be repaired."""
     if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
         return word
     try:
-        found = load_driver(word, settings.driver).info.name
+        name = load_driver(word, settings.driver).info.name
     except (DriverLoadError, SettingsError) as error:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
-    if not is_directory(settings.plugin_data(found)):
-        raise SettingsError(f"there is no directory {settings.plugin_data(found)}: driver {found} never ran here")
-    return found
+    if not is_directory(settings.plugin_data(name)):
+        raise SettingsError(f"there is no directory {settings.plugin_data(name)}: driver {name} never ran here")
+    return name
 
 
 def _flags(arguments: argparse.Namespace) -> list[str]:
-    """The settings given as flags, for the proposed commands."""
+    """Return the settings given as flags, for the proposed commands."""
     words = [] if arguments.config is None else ["--config", str(arguments.config)]
-    for each in SETTINGS:
-        if each.name in _NEEDED and (given := getattr(arguments, each.name)) is not None:
-            words += [each.flag, str(given)]
+    for setting in SETTINGS:
+        if setting.name in _NEEDED and (given := getattr(arguments, setting.name)) is not None:
+            words += [setting.flag, str(given)]
     return words
 
 
-def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
+def _show(node: DriverState, entries: Sequence[ClaimFile]) -> None:
     if not entries:
         print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
         return
-    rows = [[printable(cell) for cell in node.cells(each)] for each in entries]
-    print_table(HEADINGS, rows, width=terminal_width())
-    for each in entries:
-        if each.damage:
-            _tell(["", each.damage.reason, *choices(node, each, each.damage)])
+    print_table(HEADINGS, [node.cells(entry) for entry in entries], width=terminal_width())
+    for entry in entries:
+        if entry.damage:
+            print_lines(["", entry.damage.reason, *choices(node, entry, entry.damage)])
 
 
 def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
-    """The chosen state file. SettingsError with the existing ones if it is none or more than one of them."""
+    """Return the chosen state file. SettingsError with the existing ones if it is none or more than one of them."""
     known = list(entries)
-    found = [each for each in known if word in {each.id, each.path.name, str(each.path)} or safe_id(word) == each.id]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise SettingsError(f"{word} may be {' or '.join(str(each.path) for each in found)}; give the path")
-    names = ", ".join(each.path.name for each in known) or "none"
+    matches = [
+        entry for entry in known if word in {entry.id, entry.path.name, str(entry.path)} or safe_id(word) == entry.id
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise SettingsError(f"{word} may be {' or '.join(str(entry.path) for entry in matches)}; give the path")
+    names = ", ".join(entry.path.name for entry in known) or "none"
     raise SettingsError(f"there is no state file {word} under {data}; there are: {names}")
 
 
-def _repair(node: NodeState, entry: ClaimFile) -> int:
+def _repair(node: DriverState, entry: ClaimFile) -> int:
     if entry.damage is None:
-        print(printable(f"state file {entry.path} is not damaged, so there is nothing to repair"))
+        print_lines([f"state file {entry.path} is not damaged, so there is nothing to repair"])
         return 0
     if entry.damage.not_repairable:
-        _tell([entry.damage.reason, f"It cannot be repaired: {entry.damage.not_repairable}. Nothing was changed."])
+        reason = entry.damage.not_repairable
+        print_lines([entry.damage.reason, f"It cannot be repaired: {reason}. Nothing was changed."])
         return 1
     with _locked(node, entry):
         kept = repair(entry.path, Files())
-    _tell(
+    print_lines(
         [
             f"{entry.path} is repaired: it says that {entry.title} holds {entry.devices}, and was being prepared.",
             "- A driver that runs reads it at the kubelet's next call.",
@@ -149,10 +145,10 @@ def _repair(node: NodeState, entry: ClaimFile) -> int:
     return 0
 
 
-def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
+def _forget(node: DriverState, entry: ClaimFile, *, sure: bool) -> int:
     spec = node.spec(entry)
     if not sure:
-        _tell([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
+        print_lines([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
         raise SettingsError(f"forget needs --yes: {node.command('forget', entry)}")
     with _locked(node, entry) as alone:
         if not alone and isinstance(read_checkpoint(entry.path), Checkpoint):
@@ -162,7 +158,7 @@ def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
             )
         had_spec = spec.is_file()
         kept = forget(entry.path, spec, Files())
-    _tell([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
+    print_lines([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
     return 0
 
 
@@ -180,7 +176,7 @@ def _meaning(entry: ClaimFile, spec: Path, had_spec: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
+def _locked(node: DriverState, entry: ClaimFile) -> Iterator[bool]:
     """Hold the claim's lock, and the driver's instance lock if no driver runs.
 
     Yields whether no driver runs; then none can start. SettingsError if a process uses the claim.
@@ -196,8 +192,3 @@ def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
                 f"{node.locks}; try again"
             )
         yield alone
-
-
-def _tell(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(printable(line))

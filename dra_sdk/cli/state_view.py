@@ -54,7 +54,7 @@ class ClaimFile:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class DriverState:
     """What one driver has on this node.
 
     driver: the driver's name.
@@ -81,26 +81,29 @@ class NodeState:
         return self.data / CLAIM_LOCKS
 
     def entries(self) -> Iterator[ClaimFile]:
-        """The state files, one after the other."""
+        """Yield the state files."""
         for path in state_files(self.data):
             try:
-                found = read_checkpoint(path)
+                checkpoint = read_checkpoint(path)
             except FileNotFoundError:  # just unprepared
                 continue
-            yield ClaimFile(path, found.state, found) if isinstance(found, Unreadable) else ClaimFile(path, found, None)
+            if isinstance(checkpoint, Unreadable):
+                yield ClaimFile(path, checkpoint.state, checkpoint)
+            else:
+                yield ClaimFile(path, checkpoint, None)
 
     def spec(self, entry: ClaimFile) -> Path:
-        """The path of the claim's CDI spec, which need not exist."""
+        """Return the path of the claim's CDI spec, which need not exist."""
         return spec_path(self.cdi_dir, self.driver, entry.id)
 
     def command(self, action: str, entry: ClaimFile) -> str:
-        """The command line of an action for this file."""
+        """Return the command line of an action for this file."""
         known = entry.id if entry.path.is_relative_to(self.data / DURABLE) else str(entry.path)
         words = ["dra-sdk", "state", self.driver, action, known, *self.flags]
         return shlex.join([*words, "--yes"] if action == "forget" else words)
 
     def cells(self, entry: ClaimFile) -> list[str]:
-        """The row of the table."""
+        """Return the row of the table."""
         state = entry.state
         claim = state and state.claim
         spec = "present" if self.spec(entry).is_file() else "missing" if state and state.cdi_spec else "none"
@@ -115,7 +118,7 @@ class NodeState:
         ]
 
     def as_json(self, entry: ClaimFile) -> dict[str, Any]:
-        """The same with more fields, for programs."""
+        """Return the same with more fields, for programs."""
         state, spec = entry.state, self.spec(entry)
         claim = state and state.claim
         return {
@@ -139,8 +142,8 @@ def _device(held: HeldDevice) -> dict[str, Any]:
     return {"request": held.request, "pool": held.pool, "device": held.name} | shared
 
 
-def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
-    """What a damaged file means, and the commands for it."""
+def choices(node: DriverState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
+    """Yield what a damaged file means, and the commands for it."""
     if entry.state:
         yield f"  It belongs to {entry.state}: no other claim gets {entry.devices or 'its devices'}."
     else:

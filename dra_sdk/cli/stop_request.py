@@ -23,7 +23,7 @@ _NO_SIGNAL: Final = b"\0"
 
 
 class StopRequest:
-    """Waits until somebody wants this process to stop. A context manager, which leaves handlers of signals in place."""
+    """Waits until this process is asked to stop. A context manager, which leaves handlers of signals in place."""
 
     def __init__(self) -> None:
         self._reasons: SimpleQueue[str] = SimpleQueue()
@@ -42,7 +42,7 @@ class StopRequest:
         on_signal(lambda _number, _frame: on_signal(exit_at_once))
 
     def wait(self) -> str:
-        """Why the process should stop; in the main thread."""
+        """Return why the process should stop; in the main thread."""
         while (number := self._receiver.recv(1)[0]) not in SIGNALS:  # drivers may handle other signals
             if number == _NO_SIGNAL[0]:
                 return self._reasons.get()
@@ -58,11 +58,11 @@ class StopRequest:
 
 
 def exit_at_once(number: int, _frame: FrameType | None) -> None:
-    """A signal handler that ends the process without cleaning up."""
+    """End the process without cleaning up; a signal handler."""
     os._exit(128 + number)
 
 
 def on_signal(handler: Callable[[int, FrameType | None], None]) -> None:
     """Set the handler of both signals; in the main thread."""
-    for each in SIGNALS:
-        signal.signal(each, handler)
+    for number in SIGNALS:
+        signal.signal(number, handler)

@@ -8,7 +8,6 @@ again when something changes. Exit status: 0 if the devices could be shown, 2 if
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,12 +16,12 @@ from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import REPEATED, Commands, add_output, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.input import STDIN, file_names, print_bad_input, read_file
+from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, Color, has_colors, print_table, printable, terminal_width
-from dra_sdk.errors import SettingsError, StateError
+from dra_sdk.cli.output import CLEAR, Color, has_colors, print_json, print_notes, print_table, terminal_width
+from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
@@ -31,8 +30,8 @@ from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.texts import counted
-from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
+from dra_sdk.texts import counted, printable
+from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, unknown_devices, usage_summary
 from dra_sdk.tools.usage.table import NONE, usage_json, usage_table
 from dra_sdk.wire.profile import NEWEST, ServerProfile
@@ -41,7 +40,7 @@ from dra_sdk.wire.selectors import labels_match
 _NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
 """The settings for --here."""
 WATCH_SECONDS: Final = 2.0
-"""The pause of --watch for a source that tells nothing of its changes."""
+"""The pause of --watch for a source that does not report its changes."""
 _REPEATED: Final = ("interval", "watch")
 _COLORS: Final = {"in use": Color.BLUE, "shared": Color.BLUE, "free": Color.GREEN, "tainted": Color.RED}
 
@@ -51,16 +50,14 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("top", help="which claims use which devices, and what is left", description=__doc__)
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="only devices of this driver, by its name in slices (dra.cpu); may be repeated",
     )
     parser.add_files(f"slices and claims; {STDIN} is standard input")
     parser.add_argument(
         "--here",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="the devices of a driver on this node: a name that `dra-sdk drivers` lists, or module:Class; "
         "may be repeated",
@@ -77,9 +74,7 @@ def add_parser(commands: Commands) -> None:
     repeated.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="how the devices are shown (default table)"
-    )
+    add_output(parser, ("table", "json"), "how the devices are shown (default table)")
     add_connection_flags(parser)
     add_selection_flags(parser, "devices that claims use", "devices of nodes")
     add_flags(parser.add_argument_group("with --here"), _NODE_SETTINGS)
@@ -89,18 +84,15 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the devices of the drivers of --driver, once or repeatedly."""
     _check_source(arguments)
-    try:
-        with closing(_readings(arguments)) as readings:
-            for objects in readings:
-                _show(objects, arguments)
-    except SnapshotReadError as error:
-        return print_bad_input(error)
+    with closing(_readings(arguments)) as readings:
+        for objects in readings:
+            _show(objects, arguments)
     return 0
 
 
 def _check_source(arguments: argparse.Namespace) -> None:
-    """SettingsError for more than one source, and for flags that do not go with the source."""
-    if STDIN in arguments.files and (repeated := [f"--{each}" for each in _REPEATED if getattr(arguments, each)]):
+    """Raise SettingsError for more than one source, and for flags that do not go with the source."""
+    if STDIN in arguments.files and (repeated := [f"--{flag}" for flag in _REPEATED if getattr(arguments, flag)]):
         raise SettingsError(f"standard input can be read only once, so {repeated[0]} cannot be used with it")
     given = {
         "--here": arguments.here,
@@ -121,34 +113,34 @@ def _check_source(arguments: argparse.Namespace) -> None:
 def _show(objects: list[Mapping[str, Any]], arguments: argparse.Namespace) -> None:
     """Print the selected devices once."""
     every = device_usage(objects)
-    devices = [each for each in every if not arguments.driver or each.driver in arguments.driver]
-    chosen = [each for each in devices if _is_chosen(each, arguments, objects)]
+    devices = [device for device in every if not arguments.driver or device.driver in arguments.driver]
+    chosen = [device for device in devices if _is_chosen(device, arguments, objects)]
     if arguments.output == "json":
-        print(json.dumps(usage_json(chosen), indent=2), flush=True)
+        print_json(usage_json(chosen))
         return
     if (arguments.interval or arguments.watch) and sys.stdout.isatty():
         print(CLEAR, end="")
     if chosen:
         _print(chosen, all_partitions=arguments.all)
-        _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
+        _print_unknown(unknown_devices(objects, {device.driver for device in devices}), devices)
     elif devices:
-        _print_none(_selection(arguments), "those of", (each.place for each in devices))
+        _print_none(_selection(arguments), "those of", (device.place for device in devices))
     else:
         drivers = f"driver {', '.join(arguments.driver)}" if arguments.driver else "any driver"
-        _print_none(drivers, "devices of", (each.driver for each in every), here=arguments.here)
+        _print_none(drivers, "devices of", (device.driver for device in every), here=arguments.here)
     sys.stdout.flush()
 
 
 def _is_chosen(device: DeviceUsage, arguments: argparse.Namespace, objects: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a device is one of --node, --namespace and --selector."""
+    """Return whether a device is one of --node, --namespace and --selector."""
     if arguments.node not in {None, device.place}:
         return False
     if arguments.namespace and not any(use.claim.startswith(f"{arguments.namespace}/") for use in device.uses):
         return False
     if not arguments.selector:
         return True
-    nodes = (each["metadata"] for each in objects if each.get("kind") == "Node")
-    labels = next((each.get("labels") for each in nodes if each["name"] == device.node), None)
+    nodes = (obj["metadata"] for obj in objects if obj.get("kind") == "Node")
+    labels = next((metadata.get("labels") for metadata in nodes if metadata["name"] == device.node), None)
     return labels_match(arguments.selector, labels)
 
 
@@ -160,10 +152,10 @@ def _selection(arguments: argparse.Namespace) -> str:
 
 
 def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
-    """A table for each driver, with the columns that fit it."""
+    """Print a table for each driver, with the columns that fit it."""
     by_driver: dict[str, list[DeviceUsage]] = {}
-    for each in devices:
-        by_driver.setdefault(each.driver, []).append(each)
+    for device in devices:
+        by_driver.setdefault(device.driver, []).append(device)
     tables: dict[tuple[str, ...], list[list[str]]] = {}
     for some in by_driver.values():
         headings, rows = usage_table(some, all_partitions=all_partitions)
@@ -171,13 +163,12 @@ def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
     for number, (columns, rows) in enumerate(tables.items()):
         if number:
             print()
-        cells = [[printable(cell) for cell in row] for row in rows]
-        print_table(columns, cells, width=terminal_width(), color=_cell_color if has_colors() else None)
+        print_table(columns, rows, width=terminal_width(), color=_cell_color if has_colors() else None)
     print(usage_summary(devices), file=sys.stderr)
 
 
 def _cell_color(heading: str, cell: str) -> Color | None:
-    """The colour of a cell on a terminal: states, and health other than `ok`."""
+    """Return the colour of a cell on a terminal: states, and health other than `ok`."""
     if heading == "HEALTH" and cell not in {"ok", NONE, ""}:
         return Color.RED if cell.startswith("unhealthy") else Color.YELLOW
     if heading != "STATE":
@@ -188,14 +179,14 @@ def _cell_color(heading: str, cell: str) -> Color | None:
 def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceUsage]) -> None:
     """Say that claims hold devices that no slice has, which is so if the two are of different nodes."""
     if unknown:
-        (device, claim), pools = unknown[0], ", ".join(sorted({each.pool for each in devices}))
+        (device, claim), pools = unknown[0], ", ".join(sorted({usage.pool for usage in devices}))
         said = f"{counted(len(unknown), 'device')} of claims in no slice, such as {device} of claim {claim}"
-        print(printable(f"note: {said}; the slices have pools {pools}"), file=sys.stderr)
+        print_notes([f"{said}; the slices have pools {pools}"])
 
 
 def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
     """Say that there are no selected devices, and which others exist."""
-    existing = ", ".join(sorted({printable(each) for each in others}))
+    existing = ", ".join(sorted({printable(name) for name in others}))
     nothing = f"{', '.join(here)} finds nothing on this node" if here else "no slices exist; is a driver running?"
     print(f"no devices of {selection}; {f'there are {what} {existing}' if existing else nothing}", file=sys.stderr)
 
@@ -204,11 +195,10 @@ def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence
 
 
 def _readings(arguments: argparse.Namespace) -> Generator[list[Mapping[str, Any]], None, None]:
-    """The slices, claims and nodes: once, after each change, or again and again. To be closed."""
+    """Yield the slices, claims and nodes: once, after each change, or again and again. To be closed."""
     if not (arguments.here or arguments.files) and not arguments.interval:
         with opened_cluster(arguments, follow=arguments.watch) as cluster:
-            yield _valid_objects([cluster.source()], cluster.version)
-            for _ in cluster.changes(None) if arguments.watch else ():
+            for _ in cluster.moments():
                 yield _valid_objects([cluster.source()], cluster.version)
         return
     pause = arguments.interval or (WATCH_SECONDS if arguments.watch else 0)
@@ -223,7 +213,7 @@ def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
         settings = read_settings(arguments)
         with opened_host_root(settings.host_root) as root:
             return [
-                each for driver in arguments.here for each in _node_objects(driver, replace(settings, host_root=root))
+                obj for driver in arguments.here for obj in _node_objects(driver, replace(settings, host_root=root))
             ]
     if arguments.files:
         return _valid_objects([read_file(name) for name in file_names(arguments.files)], f"1.{NEWEST}")
@@ -232,13 +222,13 @@ def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 
 def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
-    """The slices, claims and nodes; SnapshotReadError if an API server would refuse one."""
+    """Return the slices, claims and nodes; SnapshotReadError if an API server would refuse one."""
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
     return [*snapshot.slices, *snapshot.claims, *snapshot.nodes]
 
 
 def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
-    """What a driver finds on this node, with the taints that it remembers, and the claims in its state files."""
+    """Yield what a driver discovers here, with the taints that it remembers, and the claims in its state files."""
     loaded = load_driver(driver, settings.driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
     pools = discover(loaded, Node(settings.node_name, settings.host_root))
@@ -250,18 +240,14 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
 
 
 def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:
-    return decode_unhealthy(_read_state(path), str(path)) if path.exists() else {}
-
-
-def _read_state(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StateError(f"cannot read state file {path}: {error.strerror}") from error
+        return decode_unhealthy(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return {}
 
 
 def _claim(driver: str, claim: HeldClaim) -> Mapping[str, Any]:
-    """The claim as in its state file; only the API server knows its pods."""
+    """Return the claim as in its state file; only the API server knows its pods."""
     results = [
         {
             "driver": driver,

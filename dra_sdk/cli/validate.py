@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_server_flags
+from dra_sdk.cli.arguments import REPEATED, Commands, add_output, add_server_flags
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.input import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
-from dra_sdk.cli.live_cluster import add_label_flag
-from dra_sdk.cli.output import printable
-from dra_sdk.cli.validation_report import FORMATS, Finding, report
+from dra_sdk.cli.live_cluster import add_label_flag, labels_of
+from dra_sdk.cli.output import print_lines, print_notes
+from dra_sdk.cli.validation_report import FORMATS, ValidationFinding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.texts import counted
@@ -66,20 +66,17 @@ def add_parser(commands: Commands) -> None:
     add_label_flag(parser, "objects")
     parser.add_argument(
         "--driver",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="also check the opaque configuration for this driver: a name that `dra-sdk drivers` lists, or "
         "module:Class; may be repeated",
     )
     add_server_flags(parser)
     add_kind_flags(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=FORMATS,
-        default="text",
-        help="text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
+    add_output(
+        parser,
+        FORMATS,
+        "text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
     )
     parser.set_defaults(run=run)
 
@@ -101,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in file_names(arguments.files):
         validation.check_file(name)
     print(report(validation.findings, validation.objects, arguments.output), end="")
-    print(printable(validation.summary()), file=sys.stderr)
+    print_lines([validation.summary()], sys.stderr)
     return validation.exit_status
 
 
@@ -137,7 +134,7 @@ class _Validation:
     not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     older: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ValidationFinding] = field(default_factory=list)
     objects: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -147,12 +144,12 @@ class _Validation:
 
     def check_rules(self, config: type[OpaqueConfig]) -> None:
         """Check the CEL rules of a configuration class; print a note about what the class refuses beyond them."""
-        found, (file, line) = compare(config), _source(config)
-        self.problems += len(found.errors)
-        self.findings += [Finding(file, line, config.kind, "", error) for error in found.errors]
-        if found.notices:
-            more = f" (and {len(found.notices) - 1} more)" if len(found.notices) > 1 else ""
-            print(printable(f"note: {found.notices[0]}{more}"), file=sys.stderr)
+        comparison, (file, line) = compare(config), _source(config)
+        self.problems += len(comparison.errors)
+        self.findings += [ValidationFinding(file, line, config.kind, "", error) for error in comparison.errors]
+        if comparison.notices:
+            more = f" (and {len(comparison.notices) - 1} more)" if len(comparison.notices) > 1 else ""
+            print_notes([f"{comparison.notices[0]}{more}"])
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -160,20 +157,19 @@ class _Validation:
             documents = read_file(name).documents
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
-            self.findings.append(Finding(file_title(name), 1, "", "", str(error)))
-            print(printable(f"dra-sdk: {error}"), file=sys.stderr)
+            self.findings.append(ValidationFinding(file_title(name), 1, "", "", str(error)))
+            print_lines([f"dra-sdk: {error}"], sys.stderr)
             return
         if not any(document.value is not None for document in documents):
-            print(printable(f"note: {file_title(name)} has no object"), file=sys.stderr)
+            print_notes([f"{file_title(name)} has no object"])
         for document in documents:
             for path, obj in objects(document.value):
                 self._check_object(file_title(name), document, path, obj)
-        for version, count in self.older.items():
-            print(printable(f"note: {version_note(file_title(name), version, count)}"), file=sys.stderr)
+        print_notes(version_note(file_title(name), version, count) for version, count in self.older.items())
         self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
-        if self.labels and not labels_match(self.labels, _labels(obj)):
+        if self.labels and not labels_match(self.labels, labels_of(obj)):
             return
         if isinstance(obj, dict) and self._is_ignored(obj):
             self.ignored[str(obj["kind"])] += 1
@@ -188,54 +184,57 @@ class _Validation:
         wrong, unchecked = self.reviewer.problems(str(obj.get("kind")), obj) if isinstance(obj, dict) else ([], [])
         self.problems += len(problems) + len(wrong)
         self.objects.append((file, subject))
-        found = [(each.field, each.detail, "error") for each in problems]
-        found += [(name, text, "error") for name, text in wrong]
-        found += [("", each, "warning") for each in unchecked]
-        found += [(each.field, each.detail, "warning") for each in warnings]
-        found += [
-            (each.field, str(each).removeprefix(f"{each.field}: "), "warning") for each in dropped(obj, self.profile)
+        findings = [(problem.field, problem.detail, "error") for problem in problems]
+        findings += [(name, text, "error") for name, text in wrong]
+        findings += [("", warning, "warning") for warning in unchecked]
+        findings += [(problem.field, problem.detail, "warning") for problem in warnings]
+        findings += [
+            (problem.field, str(problem).removeprefix(f"{problem.field}: "), "warning")
+            for problem in dropped(obj, self.profile)
         ]
         lines = [
-            Finding(file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level)
-            for name, text, level in found
+            ValidationFinding(
+                file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level
+            )
+            for name, text, level in findings
         ]
-        self.findings += sorted(lines, key=lambda each: each.line)
+        self.findings += sorted(lines, key=lambda finding: finding.line)
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
-        """The problems for which the server refuses the object, and those in fields that it drops before."""
+        """Return the problems for which the server refuses the object, and those in fields that it drops before."""
         if isinstance(obj, dict) and not _is_resource(obj):
             return self._core_problems(obj), []
         if problem := version_problem(obj):
             return [problem], []
         compile_cel = cel_compiler(self.profile)
-        found = validate(obj, profile=self.profile, compile_cel=compile_cel)
+        refused = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):
-            return found, []
+            return refused, []
         kept = without_disabled(obj, None, self.profile)
-        problems = [each for each in found if each.type in DECODING]
+        problems = [problem for problem in refused if problem.type in DECODING]
         problems += validate(kept, profile=self.profile, compile_cel=compile_cel)
-        known = {(each.field, each.type) for each in problems}
-        return problems, [each for each in found if (each.field, each.type) not in known]
+        known = {(problem.field, problem.type) for problem in problems}
+        return problems, [problem for problem in refused if (problem.field, problem.type) not in known]
 
     def _is_ignored(self, obj: dict[str, Any]) -> bool:
-        """Whether nothing is checked of an object: an ignored kind, or one that has nothing to do with devices."""
+        """Return whether nothing is checked of an object: its kind is ignored or has nothing to do with devices."""
         if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
             return False
         known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))
         return not known or str(obj["kind"]) in self.ignore
 
     def _core_problems(self, obj: dict[str, Any]) -> list[Problem]:
-        """What is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
+        """Return what is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile)
         if is_core_kind(obj):
             return core_object_problems(obj, self.profile)
-        found = list(unknown_kind_problems(obj, self.kinds))
-        self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)
-        return found
+        problems = list(unknown_kind_problems(obj, self.kinds))
+        self.not_understood += any(problem.type is ProblemType.NOT_SUPPORTED for problem in problems)
+        return problems
 
     def _with_namespace(self, obj: Any) -> Any:
-        """The object as `kubectl` sends it: in the namespace of `-n` unless it names another one."""
+        """Return the object as `kubectl` sends it: in the namespace of `-n` unless it names another one."""
         metadata = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(metadata, dict) or not (
             str(obj.get("kind")) in _NAMESPACED or kind_key(obj) in self.kinds.table
@@ -244,7 +243,7 @@ class _Validation:
         return obj | {"metadata": {"namespace": self.namespace} | metadata}
 
     def summary(self) -> str:
-        """The last line."""
+        """Return the last line."""
         parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
         parts.append(counted(self.problems, "problem"))
         if self.unreadable:
@@ -262,12 +261,6 @@ def _source(config: type[OpaqueConfig]) -> tuple[str, int]:
         return inspect.getsourcefile(config) or config.__module__, inspect.getsourcelines(config)[1]
     except (OSError, TypeError):
         return config.__module__, 1
-
-
-def _labels(obj: Any) -> dict[str, str]:
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    found = metadata.get("labels") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _is_resource(obj: dict[str, Any]) -> bool:

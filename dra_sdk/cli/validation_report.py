@@ -12,14 +12,14 @@ from importlib.metadata import version
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from dra_sdk.cli.output import printable
+from dra_sdk.texts import printable
 
 FORMATS: Final = ("text", "json", "sarif", "junit")
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ValidationFinding:
     """One problem or warning.
 
     file: the file.
@@ -42,44 +42,45 @@ class Finding:
         return printable(": ".join([*filter(None, parts), self.text]))
 
 
-def report(findings: Sequence[Finding], checked: Sequence[tuple[str, str]], output: str) -> str:
-    """The findings in a format of FORMATS; `checked` has file and title of each object, for JUnit's test cases."""
+def report(findings: Sequence[ValidationFinding], checked: Sequence[tuple[str, str]], output: str) -> str:
+    """Return the findings in a format of FORMATS; `checked` has file and title of each object, for JUnit's cases."""
     if output == "text":
-        return "".join(f"{each}\n" for each in findings if each.object)  # other files are told on stderr
+        return "".join(f"{finding}\n" for finding in findings if finding.object)  # stderr has the other files
     if output == "junit":
         return _junit(findings, checked)
-    found = (
+    document = (
         _sarif(findings) if output == "sarif" else {"checked": len(checked), "findings": list(map(asdict, findings))}
     )
-    return json.dumps(found, indent=2) + "\n"
+    return json.dumps(document, indent=2) + "\n"
 
 
-def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
+def _sarif(findings: Sequence[ValidationFinding]) -> dict[str, object]:
     driver = {"name": "dra-sdk validate", "version": version("dra-sdk"), "rules": [{"id": "resource.k8s.io"}]}
     results = [
         {
             "ruleId": "resource.k8s.io",
-            "level": each.level,
-            "message": {"text": ": ".join(filter(None, (each.object, each.field, each.text)))},
+            "level": finding.level,
+            "message": {"text": ": ".join(filter(None, (finding.object, finding.field, finding.text)))},
             "locations": [
-                {"physicalLocation": {"artifactLocation": {"uri": each.file}, "region": {"startLine": each.line}}}
+                {"physicalLocation": {"artifactLocation": {"uri": finding.file}, "region": {"startLine": finding.line}}}
             ],
         }
-        for each in findings
+        for finding in findings
     ]
     return {"version": "2.1.0", "$schema": _SARIF_SCHEMA, "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _junit(findings: Sequence[Finding], checked: Sequence[tuple[str, str]]) -> str:
-    cases = list(dict.fromkeys([*checked, *((each.file, each.object) for each in findings)]))
+def _junit(findings: Sequence[ValidationFinding], checked: Sequence[tuple[str, str]]) -> str:
+    cases = list(dict.fromkeys([*checked, *((finding.file, finding.object) for finding in findings)]))
+    errors = [finding for finding in findings if finding.level == "error"]
     lines = []
     failed = 0
     for file, name in cases:
-        errors = [each for each in findings if (each.file, each.object) == (file, name) and each.level == "error"]
-        failed += bool(errors)
+        own = [error for error in errors if (error.file, error.object) == (file, name)]
+        failed += bool(own)
         case = f"  <testcase classname={_attribute(file)} name={_attribute(name or file)}"
-        failures = [f"    <failure message={_attribute(str(each))}/>" for each in errors]
-        lines += [f"{case}>", *failures, "  </testcase>"] if errors else [f"{case}/>"]
+        failures = [f"    <failure message={_attribute(str(error))}/>" for error in own]
+        lines += [f"{case}>", *failures, "  </testcase>"] if own else [f"{case}/>"]
     head = f'<testsuite name="dra-sdk validate" tests="{len(cases)}" failures="{failed}">'
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *lines, "</testsuite>"]) + "\n"
 

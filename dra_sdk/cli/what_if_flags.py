@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from dra_sdk.cli.arguments import REPEATED, whole_number
 from dra_sdk.cli.input import read_file, read_kinds
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
@@ -34,60 +35,46 @@ def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
     what_if = parser.add_argument_group("what if", order)
     what_if.add_argument(
         "--add-node",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_node_and_model,
         metavar="NAME=LIKE",
         help="add a node with devices like those of node LIKE",
     )
     what_if.add_argument(
         "--taint",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_taint,
         metavar="DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT",
         help=f"taint a device, or all devices of DRIVER/POOL or DRIVER; {_ANY} stands for any name",
     )
     what_if.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects of this file replace those of their name",
+        "--override", **REPEATED, metavar="FILE", help="objects of this file replace those of their name"
     )
     what_if.add_argument(
         "--add-nodes",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_number_and_model,
         metavar="COUNT=LIKE",
         help="add so many nodes with devices like those of node LIKE",
     )
     what_if.add_argument(
         "--lose",
-        action="append",
-        default=[],
+        **REPEATED,
         type=_device_selector,
         metavar="DRIVER/POOL/DEVICE",
         help=f"a device breaks, with all parts of its hardware such as the partitions of a GPU; {_ANY}: any name",
     )
     what_if.add_argument(
-        "--lose-node",
-        action="append",
-        default=[],
-        metavar="NODE",
-        help="a node is lost with its devices and its DaemonSets",
+        "--lose-node", **REPEATED, metavar="NODE", help="a node is lost with its devices and its DaemonSets"
     )
-    what_if.add_argument(
-        "--drain", action="append", default=[], metavar="NODE", help="cordon a node and move its pods to other nodes"
-    )
+    what_if.add_argument("--drain", **REPEATED, metavar="NODE", help="cordon a node and move its pods to other nodes")
 
 
 def add_wave_flag(parser: argparse.ArgumentParser) -> None:
     """Add the flag."""
     parser.add_argument(
         "--waves",
-        type=_count,
+        type=whole_number(1),
         metavar="N",
         help="drain the nodes of --drain, or all nodes, N at a time, and uncordon them before the next ones; "
         "slices of --override replace those of a node when it is drained",
@@ -95,7 +82,7 @@ def add_wave_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
-    """The cluster after the changes, None without these flags. New nodes are like those of `original`. WhatIfError."""
+    """Return the cluster after the changes, None without these flags; new nodes as in `original`. WhatIfError."""
     flags = ("override", "add_node", "add_nodes", "taint", "lose", "drain", "lose_node")
     if not any(getattr(arguments, flag) for flag in flags):
         return None
@@ -118,13 +105,13 @@ def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.
 
 
 def overrides(original: Snapshot, arguments: argparse.Namespace) -> list[Snapshot]:
-    """The objects of each --override file."""
+    """Return the objects of each --override file."""
     kinds = read_kinds(arguments.workloads)
-    return [read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot for each in arguments.override]
+    return [read_snapshot([read_file(file)], original.profile, kinds=kinds).snapshot for file in arguments.override]
 
 
 def _node_and_model(text: str) -> tuple[str, str]:
-    """`NAME=LIKE`."""
+    """Return the parts of `NAME=LIKE`."""
     name, equals, like = text.partition("=")
     if not (name and equals and like):
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=LIKE: the new node, and the node that it is like")
@@ -134,7 +121,7 @@ def _node_and_model(text: str) -> tuple[str, str]:
 
 
 def _number_and_model(text: str) -> tuple[int, str]:
-    """`COUNT=LIKE`."""
+    """Return the parts of `COUNT=LIKE`."""
     count, equals, like = text.partition("=")
     if not (count.isdecimal() and 1 <= int(count) <= MAX_NODES and equals and like):
         raise argparse.ArgumentTypeError(f"{text!r} must be COUNT=LIKE with 1 to {MAX_NODES} nodes")
@@ -142,26 +129,20 @@ def _number_and_model(text: str) -> tuple[int, str]:
 
 
 def _taint(text: str) -> tuple[DeviceTarget, JSON]:
-    """`driver/pool/device=key=value:Effect`."""
+    """Return the parts of `driver/pool/device=key=value:Effect`."""
     where, equals, taint = text.partition("=")
     key_and_value, colon, effect = taint.rpartition(":")
     key, _, value = key_and_value.partition("=")
     if not (where and equals and colon and key):
         raise argparse.ArgumentTypeError(f"{text!r} must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT")
-    found = {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
-    for problem in taint_problems(DeviceTaint.model_validate(found), "taint", ServerProfile.of(f"1.{NEWEST}")):
+    spec = {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+    for problem in taint_problems(DeviceTaint.model_validate(spec), "taint", ServerProfile.of(f"1.{NEWEST}")):
         raise argparse.ArgumentTypeError(f"{text!r}: {problem}")
-    return _device_selector(where), found
+    return _device_selector(where), spec
 
 
 def _device_selector(text: str) -> DeviceTarget:
-    """`driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
+    """Return the parts of `driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
     return DeviceTarget(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of nodes, at least 1")
-    return int(text)

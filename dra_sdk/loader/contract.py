@@ -34,7 +34,7 @@ _LABEL: Final = re.compile(r"(?!__|driver$)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def find_method(plugin: object, name: str) -> Any:
-    """The method of this name, None if there is none. Unlike getattr it runs no property."""
+    """Return the method of this name, None if there is none. Unlike getattr it runs no property."""
     static = inspect.getattr_static(plugin, name, None)
     if isinstance(static, cached_property) or not inspect.isroutine(static):
         return None
@@ -42,32 +42,32 @@ def find_method(plugin: object, name: str) -> Any:
 
 
 def has_hooks(value: object) -> bool:
-    """Whether `value` has a method with a hook's prefix."""
+    """Return whether `value` has a method with a hook's prefix."""
     return any(name.startswith(PREFIX) and find_method(value, name) is not None for name in dir(value))
 
 
 def check_hooks(plugin: object, source: str, more: Sequence[str] = ()) -> None:
-    """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments.
+    """Raise DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments.
 
     `more` are the names of hooks that the plugin may have beside those of drivers.
     """
     for name in dir(plugin):
-        found = find_method(plugin, name) if name.startswith(PREFIX) else None
-        if found is None:
+        method = find_method(plugin, name) if name.startswith(PREFIX) else None
+        if method is None:
             continue
-        if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
             raise DriverLoadError(f"{source}: hook {name} is async; hooks are ordinary blocking functions")
         if name not in HOOKS and name not in more:
             raise DriverLoadError(f"{source}: unknown hook {name!r}; hooks are {', '.join(HOOKS)}{_meant(name)}")
-        if problem := _signature_problem(name, found):
+        if problem := _signature_problem(name, method):
             raise DriverLoadError(f"{source}: hook {name} {problem}")
 
 
 def missing_hooks(plugin: object, lacking: list[str]) -> str:
-    """A sentence about missing required hooks, and about methods with similar names."""
+    """Return a sentence about missing required hooks, and about methods with similar names."""
     names = lacking[0] if len(lacking) == 1 else f"{', '.join(lacking[:-1])} and {lacking[-1]}"
-    told = f"lacks the required hook{'' if len(lacking) == 1 else 's'} {names}"
-    return "; ".join([told, *_instead(plugin, lacking)])
+    lacks = f"lacks the required hook{'' if len(lacking) == 1 else 's'} {names}"
+    return "; ".join([lacks, *_instead(plugin, lacking)])
 
 
 def _instead(plugin: object, lacking: list[str]) -> Iterator[str]:
@@ -80,37 +80,37 @@ def _instead(plugin: object, lacking: list[str]) -> Iterator[str]:
 
 
 def _meant(name: str) -> str:
-    choice = closest(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in HOOKS])
+    choice = closest(name.removeprefix(PREFIX), [hook.removeprefix(PREFIX) for hook in HOOKS])
     return f"; did you mean {PREFIX}{choice}?" if choice is not None else ""
 
 
-def _signature_problem(name: str, found: Any) -> str:
-    """Why `found` cannot be called with the hook's arguments; empty if it can."""
+def _signature_problem(name: str, method: Any) -> str:
+    """Return why a method cannot be called with the hook's arguments; empty if it can."""
     spec = getattr(hookspecs.DriverHooks if name in HOOKS else hookspecs.ExtensionHooks, name)
-    given = [each for each in inspect.signature(spec).parameters if each != "self"]
+    given = [parameter for parameter in inspect.signature(spec).parameters if parameter != "self"]
     offered = f"it may take {', '.join(given)}" if given else "it takes none"
     try:
-        parameters = inspect.signature(found).parameters.values()
+        parameters = inspect.signature(method).parameters.values()
     except ValueError:  # a method without a first parameter
         return "must take self first"
-    needed = [each for each in parameters if each.default is each.empty]
-    unknown = [each.name for each in needed if each.kind in _KINDS and each.name not in given]
-    unknown += [each.name for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    unknown = [parameter.name for parameter in needed if parameter.kind in _KINDS and parameter.name not in given]
+    unknown += [parameter.name for parameter in needed if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     return f"asks for {', '.join(unknown)}, which it is not given; apart from self {offered}" if unknown else ""
 
 
 def settings_class(target: object, source: str) -> type[DriverSettings] | None:
-    """The class of a driver's settings, None if it has no settings. DriverLoadError if it is unusable."""
-    found = getattr(target, "settings_class", None)
-    if found is None:
+    """Return the class of a driver's settings, None if it has no settings. DriverLoadError if it is unusable."""
+    settings = getattr(target, "settings_class", None)
+    if settings is None:
         return None
-    if not (inspect.isclass(found) and issubclass(found, DriverSettings) and found is not DriverSettings):
-        raise DriverLoadError(f"{source}: settings_class must be a subclass of DriverSettings, is {found!r}")
-    return found
+    if not (inspect.isclass(settings) and issubclass(settings, DriverSettings) and settings is not DriverSettings):
+        raise DriverLoadError(f"{source}: settings_class must be a subclass of DriverSettings, is {settings!r}")
+    return settings
 
 
 def check_info(info: Any, source: str) -> None:
-    """DriverLoadError for the first problem of a DriverInfo."""
+    """Raise DriverLoadError for the first problem of a DriverInfo."""
     if not isinstance(info, DriverInfo):
         raise DriverLoadError(f"{source}: dra_driver_info returned {info!r}, want a DriverInfo")
     for problem in _problems(info):
@@ -121,10 +121,10 @@ def _problems(info: Any) -> Iterator[str]:
     if not isinstance(info.name, str) or len(info.name) > NAME_LIMIT or not _NAME.fullmatch(info.name):
         yield f"driver name {info.name!r} must be a lower-case DNS subdomain of at most {NAME_LIMIT} characters"
     yield from _cdi_problems(str(info.cdi_kind), info.name)
-    if not isinstance(info.configs, Sequence) or not all(_is_config(each) for each in info.configs):
+    if not isinstance(info.configs, Sequence) or not all(_is_config(config) for config in info.configs):
         yield f"configs must be a list of OpaqueConfig classes, is {info.configs!r}"
     yield from _config_problems(info)
-    if isinstance(info.capture, str) or not all(str(each).startswith("/") for each in info.capture):
+    if isinstance(info.capture, str) or not all(str(pattern).startswith("/") for pattern in info.capture):
         yield f"capture must be a list of absolute patterns such as /sys/class/fpga/*, is {info.capture!r}"
 
 
@@ -160,42 +160,44 @@ def _is_config(value: object) -> bool:
 
 
 def adjustment_problem(adjustment: ContainerAdjustment) -> str:
-    """Why an answer of `dra_create_container` cannot be sent to the container runtime; empty if it can."""
+    """Return why an answer of `dra_create_container` cannot be sent to the container runtime; empty if it can."""
     for name in ("env", "annotations"):
         values: object = getattr(adjustment, name)
-        if not isinstance(values, Mapping) or not all(_is_text(*each) for each in values.items()):
+        if not isinstance(values, Mapping) or not all(_is_text(*item) for item in values.items()):
             return f"{name} must be a mapping of text to text, is {values!r}"
-        if wrong := [each for each in values if not each or each.startswith("-") or "=" in each]:
+        if wrong := [name for name in values if not name or name.startswith("-") or "=" in name]:
             return f"{name}: {wrong[0]!r} is not a name; it would remove another one, or be read as something else"
     return resources_problem(adjustment.resources)
 
 
 def resources_problem(resources: object) -> str:
-    """Why the resources of a container cannot be sent to the container runtime; empty if they can."""
+    """Return why the resources of a container cannot be sent to the container runtime; empty if they can."""
     if not isinstance(resources, ContainerResources):
         return f"resources must be ContainerResources, are {resources!r}"
     quota: object = resources.cpu_quota
     if quota is not None and not (_is_number(quota, 1) or quota == -1):
         return f"cpu_quota must be a number of microseconds, or -1 for no limit, is {quota!r}"
     limits: object = resources.hugepage_limits
-    if not isinstance(limits, Mapping) or not all(_is_text(size) and _is_number(each) for size, each in limits.items()):
+    if not isinstance(limits, Mapping) or not all(
+        _is_text(size) and _is_number(limit) for size, limit in limits.items()
+    ):
         return f"hugepage_limits must be bytes by page size, is {limits!r}"
     return _set_problem("cpus", resources.cpus) or _set_problem("mems", resources.mems)
 
 
 def gauges_problem(gauges: Sequence[Gauge]) -> str:
-    """Why values of `dra_metrics` cannot be shown to Prometheus; empty if they can."""
+    """Return why values of `dra_metrics` cannot be shown to Prometheus; empty if they can."""
     families: dict[str, tuple[str, frozenset[str]]] = {}
     known: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-    for each in gauges:
-        if problem := _gauge_problem(each):
+    for gauge in gauges:
+        if problem := _gauge_problem(gauge):
             return problem
-        family = each.help, frozenset(each.labels)
-        if families.setdefault(each.name, family) != family:
-            return f"values of {each.name} differ in their help or in the names of their labels"
-        value = each.name, frozenset(each.labels.items())
+        family = gauge.help, frozenset(gauge.labels)
+        if families.setdefault(gauge.name, family) != family:
+            return f"values of {gauge.name} differ in their help or in the names of their labels"
+        value = gauge.name, frozenset(gauge.labels.items())
         if value in known:
-            return f"{each.name} has two values for the labels {dict(each.labels)}"
+            return f"{gauge.name} has two values for the labels {dict(gauge.labels)}"
         known.add(value)
     return ""
 
@@ -205,9 +207,9 @@ def _gauge_problem(gauge: Gauge) -> str:
     if not isinstance(name, str) or not _METRIC.fullmatch(name):
         return f"{name!r} must be letters, digits and _, and not begin with dra_sdk_"
     labels: object = gauge.labels
-    if not isinstance(labels, Mapping) or not all(_is_text(*each) for each in labels.items()):
+    if not isinstance(labels, Mapping) or not all(_is_text(*item) for item in labels.items()):
         return f"labels of {name} must be a mapping of text to text, are {labels!r}"
-    if wrong := [each for each in labels if not _LABEL.fullmatch(each)]:
+    if wrong := [label for label in labels if not _LABEL.fullmatch(label)]:
         return f"{name}: {wrong[0]!r} is no label of a driver's own; driver and names with __ are taken"
     value: object = gauge.value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -227,7 +229,7 @@ def _set_problem(name: str, numbers: object) -> str:
 
 
 def _is_text(*values: object) -> bool:
-    return all(isinstance(each, str) for each in values)
+    return all(isinstance(value, str) for value in values)
 
 
 def _is_number(value: object, least: int = 0) -> bool:

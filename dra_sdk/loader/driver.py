@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pluggy
 
@@ -40,6 +40,7 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.step import Step
 
 _NOTHING_LEFT: Final = object()
+_T = TypeVar("_T")
 
 
 class _Manager(pluggy.PluginManager):
@@ -101,14 +102,14 @@ class Driver:
                 )
 
     def check(self) -> None:
-        """DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
+        """Raise DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
         lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
         if lacking:
             raise DriverLoadError(f"{self.source} {missing_hooks(self._plugin, lacking)}")
         for hook in hookspecs.WITHOUT_ANSWER:
             for impl in getattr(self._manager.hook, hook).get_hookimpls():
                 if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):
-                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so nobody would run it; let it return")
+                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so it would never run; let it return")
         try:
             info = self._manager.hook.dra_driver_info()
         except (Exception, SystemExit) as error:
@@ -125,27 +126,27 @@ class Driver:
         return driver
 
     def implements(self, hook: str) -> bool:
-        """Whether the driver itself has this hook; an extension that wraps it does not count."""
+        """Return whether the driver itself has this hook; an extension that wraps it does not count."""
         return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
     def discover(self, node: Node) -> list[ResourcePool]:
         """Return the pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
         with self._running("dra_discover"), self.steps.hook("dra_discover"):
             answer: object = self._manager.hook.dra_discover(node=node)
-            found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
-        devices = [item for item in found or () if isinstance(item, Device)]
-        pools = [item for item in found or () if isinstance(item, ResourcePool)]
-        if found is not None and len(devices) == len(found):
+            items = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
+        devices = [item for item in items or () if isinstance(item, Device)]
+        pools = [item for item in items or () if isinstance(item, ResourcePool)]
+        if items is not None and len(devices) == len(items):
             return [ResourcePool(node.name, devices)]
-        if found is not None and len(pools) == len(found):
+        if items is not None and len(pools) == len(items):
             return pools
         raise HookError(
-            f"dra_discover of {self._name} returned {_described(answer, found)}; "
+            f"dra_discover of {self._name} returned {_described(answer, items)}; "
             f"want Device values only, or ResourcePool only"
         )
 
     def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
-        """Each device as soon as `dra_prepare` yields it. Closing this iterator closes the hook. HookError."""
+        """Yield each device as soon as `dra_prepare` does. Closing this iterator closes the hook. HookError."""
         with self.steps.hook("dra_prepare"):
             with self._running("dra_prepare"):
                 answer: object = self._manager.hook.dra_prepare(claim=claim)
@@ -168,24 +169,17 @@ class Driver:
         """Return the lines of `dra_top`. HookError."""
         with self._running("dra_top"):
             answer: object = self._manager.hook.dra_top(node=node, held=held)
-        lines = list(self._iterated("dra_top", answer, "lines of text"))
-        found = [line for line in lines if isinstance(line, str)]
-        if len(found) < len(lines):
-            raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
-        return found
+        return self._all("dra_top", answer, str, "lines of text")
 
     def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
         """Return the values of `dra_metrics`. HookError."""
         with self.steps.measure("dra_metrics"):
             with self._running("dra_metrics"):
                 answer: object = self._manager.hook.dra_metrics(node=node, held=held)
-            values = list(self._iterated("dra_metrics", answer, "gauges"))
-        found = [value for value in values if isinstance(value, Gauge)]
-        if len(found) < len(values):
-            raise HookError(f"dra_metrics of {self._name} yielded {_described(values, values)}; want Gauge values only")
-        if problem := gauges_problem(found):
+            gauges = self._all("dra_metrics", answer, Gauge, "Gauge values")
+        if problem := gauges_problem(gauges):
             raise HookError(f"dra_metrics of {self._name}: {problem}")
-        return found
+        return gauges
 
     def watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Run `dra_watch` until it returns. HookError."""
@@ -193,7 +187,7 @@ class Driver:
             self._manager.hook.dra_watch(node=node, changed=changed, stop=stop)
 
     def device_health(self, node: Node, stop: Event) -> Iterator[object]:
-        """Each report that `dra_device_health` yields, unchecked (see `dra_sdk.node.health.reports`). HookError."""
+        """Yield the reports of `dra_device_health`, unchecked (see `dra_sdk.node.health.reports`). HookError."""
         with self._running("dra_device_health"):
             answer: object = self._manager.hook.dra_device_health(node=node, stop=stop)
         yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")
@@ -282,14 +276,22 @@ class Driver:
         try:
             while True:
                 with self._running(hook):
-                    found = next(left, _NOTHING_LEFT)
-                if found is _NOTHING_LEFT:
+                    item = next(left, _NOTHING_LEFT)
+                if item is _NOTHING_LEFT:
                     return
-                yield found  # outside `_running`, because a GeneratorExit here comes from our caller
+                yield item  # outside `_running`, because a GeneratorExit here comes from our caller
         finally:
             if isinstance(answer, Generator):
                 with self._running(hook):
                     answer.close()
+
+    def _all(self, hook: str, answer: object, kind: type[_T], wanted: str) -> list[_T]:
+        """Return the items of a hook's answer, all of one type."""
+        items = list(self._iterated(hook, answer, wanted))
+        typed = [item for item in items if isinstance(item, kind)]
+        if len(typed) < len(items):
+            raise HookError(f"{hook} of {self._name} yielded {_described(items, items)}; want {wanted} only")
+        return typed
 
 
 class _AuthorCode:
@@ -317,12 +319,12 @@ def _wraps(impl: pluggy.HookImpl) -> bool:
     return impl.wrapper or impl.hookwrapper
 
 
-def _described(answer: object, found: list[object] | None) -> str:
+def _described(answer: object, items: list[object] | None) -> str:
     """Return a short description of what a hook returned; a pool can have thousands of devices."""
     if isinstance(answer, Device | ResourcePool):
         return f"one {type(answer).__name__}, not a list of them"
     if isinstance(answer, Mapping):
         return f"a {type(answer).__name__}, not a list"
-    if found is None:
+    if items is None:
         return repr(answer)
-    return repr(sorted({type(item).__name__ for item in found}))
+    return repr(sorted({type(item).__name__ for item in items}))

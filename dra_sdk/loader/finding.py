@@ -27,27 +27,27 @@ _TARGET: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)
 
 
 def iter_drivers() -> list[EntryPoint]:
-    """The entry points of all installed drivers, sorted by name; imports none."""
-    return sorted(entry_points(group=DRIVERS), key=lambda found: (found.name, found.value))
+    """Return the entry points of all installed drivers, sorted by name; imports none."""
+    return sorted(entry_points(group=DRIVERS), key=lambda entry_point: (entry_point.name, entry_point.value))
 
 
-def origin(found: EntryPoint) -> str:
-    """Name and version of the distribution that has an entry point."""
-    return f"{found.dist.name} {found.dist.version}" if found.dist else "an unknown distribution"
+def origin(entry_point: EntryPoint) -> str:
+    """Return name and version of the distribution that has an entry point."""
+    return f"{entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else "an unknown distribution"
 
 
 def find_driver(name: str) -> EntryPoint:
-    """The one entry point called `name`; DriverLoadError if there is none or more than one."""
+    """Return the one entry point called `name`; DriverLoadError if there is none or more than one."""
     known = iter_drivers()
-    matches = {(each.value, origin(each)): each for each in known if each.name == name}
+    matches = {(driver.value, origin(driver)): driver for driver in known if driver.name == name}
     if not matches:
-        listed = ", ".join(sorted({each.name for each in known})) or "none"
+        listed = ", ".join(sorted({driver.name for driver in known})) or "none"
         raise DriverLoadError(
             f"unknown driver {name!r}; installed drivers: {listed} (see `dra-sdk drivers`); "
             f"one that is not installed is written module:Class{_here(name)}"
         )
     if len(matches) > 1:
-        where = " and ".join(f"{each.value} of {origin(each)}" for each in matches.values())
+        where = " and ".join(f"{driver.value} of {origin(driver)}" for driver in matches.values())
         raise DriverLoadError(f"driver {name!r} is installed more than once: {where}; uninstall one of them")
     return next(iter(matches.values()))
 
@@ -61,8 +61,8 @@ def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
     name: an entry point, or `module:Class` for a driver that is not installed; its module may lie in the working
         directory.
     """
-    found, source = _find(name)
-    target = _import(found, source)
+    entry_point, source = _find(name)
+    target = _import(entry_point, source)
     kind = settings_class(target, source)
     if kind is None and file is not None:
         raise SettingsError(f"settings file {file.path} has a section {SECTION}, but {source} has no settings")
@@ -76,24 +76,24 @@ def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
 
 
 def find_settings(name: str) -> type[DriverSettings] | None:
-    """The class of a driver's settings, None if it has none; imports the driver and does not instantiate it.
+    """Return the class of a driver's settings, None if it has none; imports the driver and does not instantiate it.
 
     name: as for `load_driver`.
     """
-    found, source = _find(name)
-    return settings_class(_import(found, source), source)
+    entry_point, source = _find(name)
+    return settings_class(_import(entry_point, source), source)
 
 
 def _find(name: str) -> tuple[EntryPoint, str]:
-    """The driver, and how messages call it."""
+    """Return the driver, and how messages call it."""
     if ":" in name:
         return _outside(name), f"driver {name!r}"
-    found = find_driver(name)
-    return found, f"driver {name!r} ({found.value} of {origin(found)})"
+    entry_point = find_driver(name)
+    return entry_point, f"driver {name!r} ({entry_point.value} of {origin(entry_point)})"
 
 
 def _outside(name: str) -> EntryPoint:
-    """An entry point for a driver that is not installed."""
+    """Return an entry point for a driver that is not installed."""
     here = _here(name)
     if not _TARGET.fullmatch(name) or (here and name.partition(":")[0].endswith(_SUFFIX)):
         example = here or ", such as my_driver:MyDriver for a file my_driver.py in this directory"
@@ -104,7 +104,7 @@ def _outside(name: str) -> EntryPoint:
 
 
 def _here(name: str) -> str:
-    """A hint on how to name a driver in a file of the working directory; empty if there is no such file."""
+    """Return a hint on how to name a driver in a file of the working directory; empty if there is no such file."""
     module, colon, attribute = name.partition(":")
     package, dot, last = module.rpartition(".")
     if dot and not colon and last[:1].isupper():
@@ -115,21 +115,21 @@ def _here(name: str) -> str:
     return f", here {'.'.join(file.with_suffix('').parts)}:{attribute or 'MyDriver'}"
 
 
-def _import(found: EntryPoint, source: str) -> object:
-    _check_sdk_version(found, source)
+def _import(entry_point: EntryPoint, source: str) -> object:
+    _check_sdk_version(entry_point, source)
     try:
-        return found.load()
+        return entry_point.load()
     except (Exception, SystemExit) as error:  # an import runs the author's code
-        if isinstance(error, ModuleNotFoundError) and (package := _package(found, error.name or "")):
+        if isinstance(error, ModuleNotFoundError) and (package := _package(entry_point, error.name or "")):
             raise DriverLoadError(
                 f"{source} needs {error.name}, which is not installed: pip install '{package}'"
             ) from error
-        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
+        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(entry_point, error)}") from error
 
 
-def _check_sdk_version(found: EntryPoint, source: str) -> None:
-    """DriverLoadError if the driver's distribution is for another version of the SDK."""
-    requirements = [one for one in _requirements(found) if canonicalize_name(one.name) == _SDK]
+def _check_sdk_version(entry_point: EntryPoint, source: str) -> None:
+    """Raise DriverLoadError if the driver's distribution is for another version of the SDK."""
+    requirements = [one for one in _requirements(entry_point) if canonicalize_name(one.name) == _SDK]
     if not requirements:
         return
     try:
@@ -144,24 +144,24 @@ def _check_sdk_version(found: EntryPoint, source: str) -> None:
             )
 
 
-def _requirements(found: EntryPoint) -> list[Requirement]:
-    return [Requirement(line) for line in (found.dist.requires if found.dist else None) or ()]
+def _requirements(entry_point: EntryPoint) -> list[Requirement]:
+    return [Requirement(line) for line in (entry_point.dist.requires if entry_point.dist else None) or ()]
 
 
-def _package(found: EntryPoint, module: str) -> str:
-    """The package with a module that the driver's distribution needs, as pip takes it; empty if it names none.
+def _package(entry_point: EntryPoint, module: str) -> str:
+    """Return the package with a module that the driver's distribution needs, as pip takes it; empty if it names none.
 
     The package must be called like the module.
     """
     wanted = canonicalize_name(module.partition(".")[0])
-    for requirement in _requirements(found):
+    for requirement in _requirements(entry_point):
         if canonicalize_name(requirement.name) == wanted:
             return f"{requirement.name}{requirement.specifier}"
     return ""
 
 
 def _instance(target: object, source: str, settings: DriverSettings | None = None) -> object:
-    """An instance of a class; a target that is an instance already may not expect settings."""
+    """Return an instance of a class; a target that is an instance already may not expect settings."""
     if not inspect.isclass(target):
         if not has_hooks(target):
             raise DriverLoadError(f"{source} is {_described(target)}, want a class with methods dra_…")
@@ -179,23 +179,23 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{raised_at(error)}"
 
 
-def _instead(found: EntryPoint, error: BaseException) -> str:
-    """A hint about a module or class that does not exist: what exists, or a colon in place of a dot."""
-    if ":" not in found.value:
-        package, dot, name = found.value.rpartition(".")
+def _instead(entry_point: EntryPoint, error: BaseException) -> str:
+    """Return a hint about a module or class that does not exist: what exists, or a colon in place of a dot."""
+    if ":" not in entry_point.value:
+        package, dot, name = entry_point.value.rpartition(".")
         return f"; an entry point is written module:Class, here {package}:{name}" if dot else ""
-    module = sys.modules.get(found.module)
+    module = sys.modules.get(entry_point.module)
     if module is None:
-        missing = isinstance(error, ModuleNotFoundError) and found.module.startswith(error.name or "-")
+        missing = isinstance(error, ModuleNotFoundError) and entry_point.module.startswith(error.name or "-")
         return f"; it is neither installed nor a file in {Path.cwd()}" if missing else ""
-    if hasattr(module, found.attr.partition(".")[0]):
+    if hasattr(module, entry_point.attr.partition(".")[0]):
         return ""
     classes = [name for name, value in vars(module).items() if inspect.isclass(value) and has_hooks(value)]
     return f"; it has {', '.join(classes)}" if classes else "; it has no class with methods dra_…"
 
 
 def _needs(target: type, arguments: Mapping[str, object]) -> str:
-    """A hint about a constructor that takes other arguments."""
+    """Return a hint about a constructor that takes other arguments."""
     try:
         inspect.signature(target).bind(**arguments)
     except TypeError:

@@ -35,7 +35,7 @@ class ClaimFactory(Protocol):
         match: str = "",
         distinct: str = "",
     ) -> FakeClaim:
-        """A claim with these requests."""
+        """Return a claim with these requests."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class FakeClaim:
     configs: tuple[tuple[Config, tuple[str, ...]], ...] = ()
 
     def configured(self, config: Config, *requests: str) -> FakeClaim:
-        """With configuration for these requests, or for all; if several apply to a request, the last one wins."""
+        """Return the claim with configuration for these requests, or for all; the last one for a request wins."""
         return replace(self, configs=(*self.configs, (config, requests)))
 
     def encoded(self, driver: str, default_class: str) -> JSON:
-        """The ResourceClaim."""
-        devices: JSON = {"requests": [_with_class(each, default_class) for each in self.requests]}
+        """Return the ResourceClaim."""
+        devices: JSON = {"requests": [_with_class(requested, default_class) for requested in self.requests]}
         if self.constraints:
             devices["constraints"] = list(self.constraints)
         if self.configs:
@@ -84,26 +84,27 @@ def claim(
     match: str = "",
     distinct: str = "",
 ) -> FakeClaim:
-    """A claim with these requests, by default with one called `device`. A string requests one device under this name.
+    """Return a claim with these requests, by default one called `device`. A string requests one device under this name.
 
     `match` is an attribute, with its domain, whose value all devices must share; `distinct` is one whose values must
     differ.
     """
     constraints = [{key: value} for key, value in (("matchAttribute", match), ("distinctAttribute", distinct)) if value]
     uid = str(uuid.uuid4())
-    requested = tuple(request(each) if isinstance(each, str) else each for each in requests or ("device",))
+    requested = tuple(request(asked) if isinstance(asked, str) else asked for asked in requests or ("device",))
     made = FakeClaim(requested, uid, name or f"claim-{uid[:8]}", namespace, tuple(constraints))
     return made if config is None else made.configured(config)
 
 
 def request(name: str = "device", **options: Any) -> JSON:
-    """One request; see `devices` for the options."""
+    """Return one request; see `devices` for the options."""
     return {"name": name, "exactly": devices(**options)}
 
 
 def first_of(name: str, *alternatives: JSON) -> JSON:
-    """A request for the first of these alternatives that can be allocated."""
-    return {"name": name, "firstAvailable": [{"name": each["name"], **each["exactly"]} for each in alternatives]}
+    """Return a request for the first of these alternatives that can be allocated."""
+    requests = [{"name": alternative["name"], **alternative["exactly"]} for alternative in alternatives]
+    return {"name": name, "firstAvailable": requests}
 
 
 def devices(
@@ -116,7 +117,7 @@ def devices(
     admin_access: bool = False,
     device_class: str = "",
 ) -> JSON:
-    """What a request asks for.
+    """Return what a request asks for.
 
     where: CEL expressions that a device must match.
     count: number of devices; None for one.
@@ -142,7 +143,9 @@ def devices(
 def _with_class(request: JSON, default_class: str) -> JSON:
     if "exactly" in request:
         return {**request, "exactly": {"deviceClassName": default_class, **request["exactly"]}}
-    alternatives = [{"deviceClassName": default_class, **each} for each in request.get("firstAvailable", [])]
+    alternatives = [
+        {"deviceClassName": default_class, **alternative} for alternative in request.get("firstAvailable", [])
+    ]
     return {**request, "firstAvailable": alternatives}
 
 

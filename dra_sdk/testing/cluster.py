@@ -18,7 +18,7 @@ from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
-from dra_sdk.wire.validation import CompileCel, sentence, title, validate
+from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
 from dra_sdk.wire.validation.decoding import decoded, without_disabled
 from dra_sdk.wire.validation.problems import ProblemType
 
@@ -52,22 +52,25 @@ class FakeCluster:
         self._classes[name] = _stored(device_class, self._profile, self._compile_cel)
 
     def slices(self, pools: Sequence[ResourcePool]) -> list[JSON]:
-        """The slices of these pools, as the API server stores them."""
+        """Return the slices of these pools, as the API server stores them."""
         sent = _new_slices(pools, self._driver, self._node.name, self._profile)
-        return [_stored(each, self._profile) for each in sent]
+        return [_stored(raw_slice, self._profile) for raw_slice in sent]
 
     def refused_slices(self, pools: Sequence[ResourcePool], versions: Iterable[str]) -> list[str]:
-        """Why servers of these releases, with default feature gates, refuse the slices; a sentence for each problem."""
-        found = []
+        """Return why servers of these releases, with default feature gates, refuse the slices, in sentences."""
+        refused = []
         for version in versions:
             profile = ServerProfile.of(version)
-            for each in _new_slices(pools, self._driver, self._node.name, profile):
-                problems = _slice_problems(each, profile)
-                found += [f"Kubernetes {version}: {problem}" for problem in problems]
-        return found
+            for raw_slice in _new_slices(pools, self._driver, self._node.name, profile):
+                # A field that a server does not know is no problem, because it drops the field.
+                problems = [
+                    problem for problem in _checked(raw_slice, profile)[1] if problem.type is not ProblemType.UNKNOWN
+                ]
+                refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}" for problem in problems]
+        return refused
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
-        """The claim with the devices that the scheduler chooses; NotAllocatedError if there are none."""
+        """Return the claim with the devices that the scheduler chooses; NotAllocatedError if there are none."""
         metadata = claim["metadata"]
         if metadata["uid"] in self.claims:
             return self.claims[metadata["uid"]]
@@ -90,14 +93,14 @@ class FakeCluster:
         claim = self.claims.get(ref.uid)
         if claim is None:
             return
-        status = {**claim["status"], "devices": [dict(each) for each in statuses]}
+        status = {**claim["status"], "devices": [dict(device_status) for device_status in statuses]}
         written = {**claim, "metadata": {**claim["metadata"], "resourceVersion": "1"}, "status": status}
         problems = validate(written, old=claim, profile=self._profile, subresource="status")
-        self._status_problems += [sentence(each, written) for each in problems]
+        self._status_problems += [sentence(problem, written) for problem in problems]
         self.claims[ref.uid] = {**claim, "status": status}
 
     def check_device_status(self) -> None:
-        """AssertionError if the API server would refuse a reported device status."""
+        """Raise AssertionError if the API server would refuse a reported device status."""
         problems, self._status_problems = self._status_problems, []
         if problems:
             raise AssertionError(f"driver {self._driver} reports a device status that no server accepts: {problems}")
@@ -117,31 +120,30 @@ class FakeCluster:
 
 
 def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
-    """The slices that a driver first sends to such a server; InvalidObjectError if the pools cannot be published."""
-    found = []
+    """Return the slices that a driver first sends to such a server; InvalidObjectError if they cannot be published."""
+    slices = []
     for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, minor=profile.minor)):
         metadata = {**made["metadata"]}
         metadata["name"] = f"{metadata.pop('generateName')}{number}"
-        found.append({**made, "metadata": metadata})
-    return found
+        slices.append({**made, "metadata": metadata})
+    return slices
 
 
 def _stored(obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileCel | None = None) -> JSON:
-    """An object as a server stores it: with defaults, and without the fields that it drops.
+    """Return an object as a server stores it.
 
     InvalidObjectError with a sentence for each problem if the server would refuse the object or does not know a field.
     """
-    found, problems = decoded(obj, profile, _NOW)
-    kept = without_disabled(found or obj, None, profile)
-    problems += validate(kept, profile=profile, compile_cel=compile_cel) if found else []
+    kept, problems = _checked(obj, profile, compile_cel)
     if problems:
-        raise InvalidObjectError(title(obj), [sentence(each, obj) for each in problems])
+        raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
     return kept
 
 
-def _slice_problems(obj: JSON, profile: ServerProfile) -> list[str]:
-    """Why a server refuses a slice; a field that it does not know is no problem, because it drops the field."""
-    found, problems = decoded(obj, profile, _NOW)
-    if found is not None:
-        problems = validate(without_disabled(found, None, profile), profile=profile)
-    return [sentence(each, obj) for each in problems if each.type is not ProblemType.UNKNOWN]
+def _checked(
+    obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileCel | None = None
+) -> tuple[JSON, list[Problem]]:
+    """Return an object with defaults and without the fields that a server drops, and its problems."""
+    known, problems = decoded(obj, profile, _NOW)
+    kept = without_disabled(known or obj, None, profile)
+    return kept, [*problems, *(validate(kept, profile=profile, compile_cel=compile_cel) if known else ())]

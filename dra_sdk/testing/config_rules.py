@@ -11,7 +11,7 @@ from dra_sdk.tools.configuration.comparison import compare
 
 
 def assert_rules_agree(*configs: type[OpaqueConfig]) -> list[str]:
-    """No rule is wrong, or refuses what its class takes, on samples of what the schema of the class allows.
+    """Assert that no rule is wrong, or refuses what its class takes, on samples of what the schema of the class allows.
 
     Return a notice for what a class refuses and no rule does, with an example, and for rules that refuse no sample. A
     text that the code of the class checks needs `Field(examples=[…])`, or samples do not get past it.

@@ -36,7 +36,7 @@ _LONGEST: Final = 60  # bytes of a file that a message shows
 
 
 def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: bool = True) -> int:
-    """AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
+    """Raise AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
 
     Without `lines` the driver is killed only at the SDK's steps. Needs a driver that is given as a class or function,
     and a test process without other threads.
@@ -46,24 +46,22 @@ def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: b
     allocated = driver.allocate(claim)
     before = tree(driver.node.root)
     _Scenario(driver, allocated, before, lines, "prepare", prepares_again=True).recover()  # without a crash
-    scenarios = [_Scenario(driver, allocated, before, lines, *each) for each in _OPERATIONS]
-    return sum(_crash_at_every_point(each) for each in scenarios)
+    scenarios = [_Scenario(driver, allocated, before, lines, *operation) for operation in _OPERATIONS]
+    return sum(_crash_at_every_point(scenario) for scenario in scenarios)
 
 
 def tree(root: Path) -> Tree:
-    """The files and links below a directory, to compare them."""
-    found: Tree = {}
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_symlink():
-            found[name] = str(path.readlink())
-        elif path.is_file():
-            found[name] = path.read_bytes()
-    return found
+    """Return the files and links below a directory, to compare them."""
+    entries = sorted(_state(root).items())
+    return {
+        str(Path(path).relative_to(root)): content
+        for path, (mode, _, content) in entries
+        if stat.S_ISLNK(mode) or stat.S_ISREG(mode)
+    }
 
 
 def differences(before: Tree, after: Tree) -> list[str]:
-    """What differs between two trees, a phrase for each file: `sys/class/net/eth0/state: b'up\\n' → b'down'`."""
+    """Return what differs between two trees, a phrase for each file: `sys/class/net/eth0/state: b'up\\n' → b'down'`."""
     names = sorted({**before, **after})
     return [
         f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
@@ -73,7 +71,7 @@ def differences(before: Tree, after: Tree) -> list[str]:
 
 
 def _shown(content: bytes | str | None) -> str:
-    """The content of a file, the target of a link; shortened if it is long."""
+    """Return the content of a file, the target of a link; shortened if it is long."""
     if content is None:
         return "no file"
     text = repr(content[:_LONGEST]) + ("…" if len(content) > _LONGEST else "")
@@ -172,11 +170,11 @@ def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
 
 
 def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
-    """Never returns."""
+    """Run the operation and end the process."""
     status = 1
     try:
         killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
-        scenario.driver.start(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
+        scenario.driver.restart(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
         scenario.operate()
@@ -217,14 +215,14 @@ class _Killer:
         self._before = len(self.node.effects.calls)
 
     def step(self, where: str) -> None:
-        """A step of the SDK."""
+        """Count a step of the SDK."""
         self.seen.clear()
         self.passed += 1
         if self.last is None or self.passed > self.last.point:
             self._kill(where)
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        """A trace function for `sys.settrace`, for lines of the driver's own files."""
+        """Count lines of the driver's own files; a trace function for `sys.settrace`."""
         if not frame.f_code.co_filename.startswith(self.source_prefix):
             return None
         line = (frame.f_code.co_filename, frame.f_lineno)
@@ -255,8 +253,8 @@ class _Killer:
 
 
 def _state(root: Path) -> _State:
-    """All that a new process finds below a directory, with modes and devices of its entries."""
-    found: _State = {}
+    """Return all that a new process finds below a directory, with modes and devices of its entries."""
+    state: _State = {}
     folders = [str(root)]
     for folder in folders:
         with os.scandir(folder) as entries:
@@ -270,11 +268,11 @@ def _state(root: Path) -> _State:
                         content = file.read()
                 elif stat.S_ISDIR(status.st_mode):
                     folders.append(entry.path)
-                found[entry.path] = (status.st_mode, status.st_rdev, content)
-    return found
+                state[entry.path] = (status.st_mode, status.st_rdev, content)
+    return state
 
 
 def _source_prefix(plugin: object) -> str:
-    """The start of the paths of the driver's code: the directory of its package, or its file."""
+    """Return the start of the paths of the driver's code: the directory of its package, or its file."""
     path = Path(inspect.getfile(type(plugin)))
     return f"{path.parent}{os.sep}" if (path.parent / "__init__.py").exists() else str(path)

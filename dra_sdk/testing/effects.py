@@ -15,8 +15,8 @@ as a script that a test wrote with `FakeNode.file`; it runs without `chroot`, be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -54,7 +54,7 @@ class FakeEffects(SystemEffects):
     """
 
     def __init__(self, root: Path, *, device_node: Callable[[str, int], object] | None = None) -> None:
-        """`device_node` makes a device node from its path and minor number; by default it is an empty file."""
+        """Let `device_node` make a device node from its path and minor number; by default it is an empty file."""
         self.root = root
         self.calls: list[str] = []
         self.commands: list[Command] = []
@@ -86,13 +86,13 @@ class FakeEffects(SystemEffects):
         """Let the kernel return from all writes that hang: they take effect now. Nothing fails or hangs any more."""
         self.clear()
         hung, self._hung = self._hung, []
-        for each in hung:
-            with suppress(WriteError):  # nobody is left to whom the kernel could say so
-                self.written(each.write.path, each.write.text.strip())
-            each.released.set()
+        for hung_write in hung:
+            with suppress(WriteError):  # no process is left to which the kernel could report it
+                self.written(hung_write.write.path, hung_write.write.text.strip())
+            hung_write.released.set()
 
     def running_daemons(self) -> list[int]:
-        """The daemons of this node that run."""
+        """Return the daemons of this node that run."""
         return self.running(f"{_NODE}={self.root}")
 
     def write(self, path: Path, text: str, timeout: float | None = None) -> None:
@@ -100,21 +100,19 @@ class FakeEffects(SystemEffects):
         if timeout is not None:
             check_not_pending(self, path, text)
         failed = f"cannot write {text.strip()!r} to {path}"
-        fails = self._enter(f"write {path.relative_to(self.root)}", WriteError(f"{failed}: injected"))
-        if self._hangs(path, text):
+        with self._recorded(f"write {path.relative_to(self.root)}", WriteError(f"{failed}: injected")):
+            if not self._hangs(path, text):
+                self.written(path, text.strip())
+                return
             write = PendingWrite(path, text, os.getpid(), self.started(os.getpid()) or 0)
             hung = _HungWrite(write, Event())
             self._hung.append(hung)
             if not hung.released.wait(None if timeout is None else min(timeout, self.hang_seconds)):
                 raise WriteError(f"{failed}: the kernel did not return within {timeout:.0f} s")
-            return
-        self.written(path, text.strip())
-        if fails:
-            raise WriteError(f"{failed}: injected")
 
     def pending(self) -> list[PendingWrite]:
         """See `NodeEffects.pending`."""
-        return [each.write for each in self._hung]
+        return [hung.write for hung in self._hung]
 
     def is_mount(self, path: Path) -> bool:
         """See `NodeEffects.is_mount`."""
@@ -122,30 +120,22 @@ class FakeEffects(SystemEffects):
 
     def run(self, command: Command) -> str:
         """See `NodeEffects.run`."""
-        error = CommandError(f"{command}: injected")
-        fails = self._enter(f"run {_short(command)}", error)
-        self.commands.append(command)
-        if len(self.calls) == self._hangs_at:
-            Event().wait(min(command.timeout, self.hang_seconds))
-            raise CommandError(f"{command}: no answer within {command.timeout:.0f} s")
-        output = self._changed(command) if _changes_machine(command) else super().run(_plain(command))
-        if fails:
-            raise error
-        return output
+        with self._recorded(f"run {_short(command)}", CommandError(f"{command}: injected")):
+            self.commands.append(command)
+            if len(self.calls) == self._hangs_at:
+                Event().wait(min(command.timeout, self.hang_seconds))
+                raise CommandError(f"{command}: no answer within {command.timeout:.0f} s")
+            return self._changed(command) if _changes_machine(command) else super().run(_plain(command))
 
     def start(self, command: Command, log: Path) -> int:
         """See `NodeEffects.start`."""
-        error = CommandError(f"{command}: injected")
-        fails = self._enter(f"start {_short(command)}", error)
-        self.commands.append(command)
-        marked = {**command.env, _NODE: str(self.root)}
-        pid = super().start(replace(_plain(command), env=marked, cgroups=()), log)
-        if fails:
-            raise error
-        return pid
+        with self._recorded(f"start {_short(command)}", CommandError(f"{command}: injected")):
+            self.commands.append(command)
+            marked = {**command.env, _NODE: str(self.root)}
+            return super().start(replace(_plain(command), env=marked, cgroups=()), log)
 
     def bind(self, path: Path, address: str) -> None:
-        """What the kernel does when an address is written to the file `bind` of a PCI driver."""
+        """Do what the kernel does when an address is written to the file `bind` of a PCI driver."""
         device, driver = self.root / "sys/bus/pci/devices" / address, path.parent.name
         refused = f"cannot write {address!r} to {path}"
         if not device.exists():
@@ -162,7 +152,7 @@ class FakeEffects(SystemEffects):
         (device / "driver").symlink_to(os.path.relpath(path.parent, device.resolve()))
 
     def unbind(self, path: Path, address: str) -> None:
-        """What the kernel does when an address is written to the file `unbind` of a PCI driver."""
+        """Do what the kernel does when an address is written to the file `unbind` of a PCI driver."""
         device = self.root / "sys/bus/pci/devices" / address
         if link_target_name(device / "driver") != path.parent.name:
             raise WriteError(f"cannot write {address!r} to {path}: No such device")
@@ -170,21 +160,26 @@ class FakeEffects(SystemEffects):
         if not is_vfio_driver(path.parent.name):
             return
         group = self.group_node(device)
-        others = (each for each in device.parent.iterdir() if is_vfio_driver(link_target_name(each / "driver")))
-        if not any(self.group_node(each) == group for each in others):
+        others = (
+            function for function in device.parent.iterdir() if is_vfio_driver(link_target_name(function / "driver"))
+        )
+        if not any(self.group_node(function) == group for function in others):
             group.unlink(missing_ok=True)
 
     def group_node(self, device: Path) -> Path:
-        """The device node of a function's IOMMU group."""
+        """Return the device node of a function's IOMMU group."""
         return self.root / "dev/vfio" / (device / "iommu_group").readlink().name
 
-    def _enter(self, call: str, error: Exception) -> bool:
-        """Record a call; True if it must fail after its effect. Raises `error` if it fails before."""
+    @contextmanager
+    def _recorded(self, call: str, error: Exception) -> Iterator[None]:
+        """Record a call, whose effect is the block; raise `error` before or after it if the call must fail."""
         self.calls.append(call)
-        fails = len(self.calls) == self._fails_at
-        if fails and not self._after:
+        fails, after = len(self.calls) == self._fails_at, self._after
+        if fails and not after:
             raise error
-        return fails
+        yield
+        if fails:
+            raise error
 
     def _hangs(self, path: Path, text: str) -> bool:
         if len(self.calls) == self._hangs_at:
@@ -205,14 +200,14 @@ class FakeEffects(SystemEffects):
     def _load(self, module: str, driver_name: str) -> None:
         driver = self.root / "sys/bus/pci/drivers" / driver_name
         driver.mkdir(parents=True, exist_ok=True)
-        for each in ("bind", "unbind"):
-            (driver / each).touch()
+        for name in ("bind", "unbind"):
+            (driver / name).touch()
         listed = self.root / "sys/module" / module.replace("-", "_") / "drivers" / f"pci:{driver_name}"
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.symlink_to(driver)
 
     def written(self, path: Path, text: str) -> None:
-        """What the kernel does with a text that is written to a file. Override it for files of a driver of your own."""
+        """Do what the kernel does with a text that is written to a file. Override it for files of your own driver."""
         name = path.name
         if name == "driver_override":
             path.write_text(f"{text or '(null)'}\n", encoding="utf-8")
@@ -230,15 +225,15 @@ class FakeEffects(SystemEffects):
 
 
 def _plain(command: Command) -> Command:
-    """The command without the mount namespace around it, and without a root directory that has no shell."""
+    """Return the command without the mount namespace around it, and without a root directory that has no shell."""
     argv = list(command.argv)
     if argv[0] == "unshare":
         argv = argv[argv.index("--") + 1 :]
     if argv[0] == "chroot" and file_below(root := Path(argv[1]), Path("bin/sh")) is None:
-        found = file_below(root, Path(argv[2])) if "/" in argv[2] else find_program(root, argv[2])
-        if found is None:
+        program = file_below(root, Path(argv[2])) if "/" in argv[2] else find_program(root, argv[2])
+        if program is None:
             raise CommandError(f"{command}: the node has no program {argv[2]} (FakeNode.file writes a script)")
-        argv = [str(found), *argv[3:]]
+        argv = [str(program), *argv[3:]]
     return replace(command, argv=argv)
 
 

@@ -41,7 +41,7 @@ from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.nri import FakeRuntime, pod_uid
-from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim, ref_of
 from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 
@@ -58,12 +58,12 @@ class QuickFiles(Files):
         survive_power_loss: bool = True,
         whole: bool = True,
     ) -> None:
-        """As `Files.write`."""
+        """See `Files.write`."""
         del survive_power_loss, whole
         super().write(path, content, mode, survive_power_loss=False, whole=False)
 
     def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
-        """As `Files.remove`."""
+        """See `Files.remove`."""
         del survive_power_loss
         super().remove(path, survive_power_loss=False)
 
@@ -102,8 +102,8 @@ class DriverHarness:
 
     # -- starting
 
-    def start(self, files: Files | None = None) -> None:
-        """Start as a new process does: with a new driver, and only the knowledge that is on disk."""
+    def restart(self, files: Files | None = None) -> None:
+        """End the process and start a new one: with a new driver, and only the knowledge that is on disk."""
         if self._runtime:
             self._runtime.disconnect()
         self._load()
@@ -131,17 +131,13 @@ class DriverHarness:
         if self._runtime:
             self._connect(self._runtime)
 
-    def restart(self) -> None:
-        """End the process and start it again."""
-        self.start()
-
     def reboot(self) -> None:
         """Reboot the node: new boot ID, no CDI specs, new process."""
         if self._runtime:
             self._runtime.disconnect()
             self._runtime.clear()
         self.node.reboot()
-        self.start()
+        self.restart()
 
     @property
     def info(self) -> DriverInfo:
@@ -167,11 +163,11 @@ class DriverHarness:
         return {name: device for (_, name), device in self._published().items()}
 
     def slices(self) -> list[JSON]:
-        """The ResourceSlices, as the API server of this cluster stores them."""
+        """Return the ResourceSlices, as the API server of this cluster stores them."""
         return self.cluster.slices(self.discover())
 
     def assert_publishable(self, *versions: str) -> None:
-        """Each of these releases, by default all since 1.34, accepts the slices with its default feature gates."""
+        """Assert that these releases, by default all since 1.34, accept the slices with its default feature gates."""
         refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
@@ -179,7 +175,7 @@ class DriverHarness:
     # -- changes and health
 
     def watching(self) -> Watching:
-        """`dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
+        """Return `dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
 
         At the start of the block discovery has run once. A change after that is not lost, though `dra_watch` may still
         be about to begin: it calls `changed()` once when it has begun, as on a node.
@@ -187,17 +183,17 @@ class DriverHarness:
         return Watching(self.driver, self.node.node, self._keep)
 
     def watching_health(self) -> WatchingHealth:
-        """`dra_device_health` in a thread, for a `with` block."""
+        """Return `dra_device_health` in a thread, for a `with` block."""
         return WatchingHealth(self.driver, self.node.node)
 
     def health(self) -> dict[str, DeviceHealth]:
-        """The first report of `dra_device_health`: the health of each device by its name."""
+        """Return the first report of `dra_device_health`: the health of each device by its name."""
         with self.watching_health() as running:
             running.wait_reported()
             return running.devices
 
     def metrics(self) -> list[Gauge]:
-        """The values of `dra_metrics` now."""
+        """Return the values of `dra_metrics` now."""
         return self.driver.metrics(self.node.node, self.held)
 
     # -- claims
@@ -207,12 +203,12 @@ class DriverHarness:
         self.cluster.add_class(name, selectors, config)
 
     def allocate(self, claim: FakeClaim | JSON) -> JSON:
-        """The ResourceClaim with the devices that the scheduler chooses; other allocated claims keep theirs.
+        """Return the ResourceClaim with the devices that the scheduler chooses; other allocated claims keep theirs.
 
         InvalidObjectError if the API server would refuse the claim; NotAllocatedError if there are no devices for it.
         """
-        found = claim.encoded(self.info.name, self.info.name) if isinstance(claim, FakeClaim) else claim
-        return self.cluster.allocate(found, self.discover())
+        requested = claim.encoded(self.info.name, self.info.name) if isinstance(claim, FakeClaim) else claim
+        return self.cluster.allocate(requested, self.discover())
 
     def prepare(
         self,
@@ -226,8 +222,8 @@ class DriverHarness:
         `containers` has for each container of the pod the requests that it uses; by default one container uses all.
         `pod` is the pod's name, by default that of the claim.
         """
-        found = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
-        ref = _ref(found)
+        allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
+        ref = ref_of(allocated)
         devices = tuple(self._preparer.prepare(ref))
         if self._runtime:
             self._runtime.synchronize_soon()
@@ -238,10 +234,10 @@ class DriverHarness:
 
     def unprepare(self, claim: FakeClaim | JSON | PreparedClaim) -> None:
         """Unprepare the claim, which needs only its name and UID, and free its devices for other claims."""
-        found = claim.claim if isinstance(claim, PreparedClaim) else claim
-        if isinstance(found, FakeClaim):
-            found = found.encoded(self.info.name, self.info.name)
-        ref = _ref(found)
+        obj = claim.claim if isinstance(claim, PreparedClaim) else claim
+        if isinstance(obj, FakeClaim):
+            obj = obj.encoded(self.info.name, self.info.name)
+        ref = ref_of(obj)
         self._preparer.unprepare(ref)
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
@@ -253,12 +249,12 @@ class DriverHarness:
         return self._preparer.held()
 
     def leftovers(self) -> list[str]:
-        """The SDK's files on the node: state, CDI specs, metadata. There are none after every claim is unprepared."""
+        """Return the SDK's files on the node: state, CDI specs, metadata; none after every claim is unprepared."""
         folders = (self.data, self.node.cdi_dir)
         return sorted(str(path) for folder in folders for path in folder.rglob("*") if path.is_file())
 
     def assert_clean(self) -> None:
-        """No claim holds a device, and no file of a claim is left."""
+        """Assert that no claim holds a device, and no file of a claim is left."""
         left = [str(claim) for claim in self.held] + self.leftovers()
         if left:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")
@@ -267,7 +263,7 @@ class DriverHarness:
 
     @contextmanager
     def nri(self, version: str = "0.12.1", *, request_timeout: float = 20.0) -> Iterator[FakeRuntime]:
-        """A container runtime with this version of NRI, to which the driver is connected, for a `with` block.
+        """Yield a container runtime with this version of NRI, to which the driver is connected.
 
         In the block `prepare` and `unprepare` return when containers have what `dra_synchronize` wants then. A hook
         has half of `request_timeout` seconds, as on a node, where runtimes wait 2 s.
@@ -292,7 +288,7 @@ class DriverHarness:
         runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, options, report=preparer.report))
 
     def _reserved(self, claim: JSON, pod: str) -> JSON:
-        """The claim, reserved for a pod."""
+        """Return the claim, reserved for a pod."""
         metadata, status = claim["metadata"], claim["status"]
         name = pod or metadata["name"]
         consumer = {"resource": "pods", "name": name, "uid": pod_uid(metadata["namespace"], name)}
@@ -321,17 +317,17 @@ class DriverHarness:
         return self._devices or {}
 
     def _fetch(self, ref: ClaimRef, _deadline: Deadline) -> JSON:
-        found = self.cluster.claims.get(ref.uid)
-        if found is None:
+        claim = self.cluster.claims.get(ref.uid)
+        if claim is None:
             raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
-        return found
+        return claim
 
     def _cdi_spec(self, ref: ClaimRef) -> JSON | None:
         path = spec_path(self.node.cdi_dir, self.info.name, ref.uid)
-        found = [each for each in CdiDirectories([self.node.cdi_dir]).load().specs if each.path == path]
-        if path.exists() and not found:
+        specs = [spec for spec in CdiDirectories([self.node.cdi_dir]).load().specs if spec.path == path]
+        if path.exists() and not specs:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
-        return found[0].content if found else None
+        return specs[0].content if specs else None
 
 
 class DriverFactory(Protocol):
@@ -341,8 +337,3 @@ class DriverFactory(Protocol):
         self, driver: Any, *, version: str = "1.36", feature_gates: Mapping[str, bool] | None = None
     ) -> DriverHarness:
         """Run a driver on the node."""
-
-
-def _ref(claim: JSON) -> ClaimRef:
-    metadata = claim["metadata"]
-    return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])

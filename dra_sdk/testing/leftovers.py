@@ -148,14 +148,14 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         # Else a pytest that a test starts removes what other sessions left, for minutes, and what a developer needs.
         changed.setenv(TEMPROOT, str(leftovers.base))
         yield
-        found = wait_until_nothing_is_left(leftovers)
-    if found:
-        pytest.fail("the tests left behind:\n" + "\n".join(found), pytrace=False)
+        left = wait_until_nothing_is_left(leftovers)
+    if left:
+        pytest.fail("the tests left behind:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Notes what is new after a test and its fixtures."""
+    """Note what is new after a test and its fixtures."""
     try:
         return (yield)
     finally:

@@ -17,22 +17,22 @@ from dra_sdk.testing.sysfs import FakeMachine, hybrid_machine, regular_machine
 
 
 def xeon(sockets: int = 2, cores: int = 8) -> FakeMachine:
-    """Intel Xeon: one NUMA node and one L3 cache in each socket; the kernel's core ids repeat in every socket."""
+    """Return an Intel Xeon: a NUMA node and an L3 cache in each socket, in which the kernel's core ids start at 0."""
     return regular_machine(sockets=sockets, cores=cores)
 
 
 def epyc(sockets: int = 1, numa_nodes: int = 1) -> FakeMachine:
-    """AMD EPYC with 64 cores in each socket, 8 of them in each L3 cache (CCX); `numa_nodes` per socket (NPS)."""
+    """Return an AMD EPYC: 64 cores in each socket, 8 in each L3 cache (CCX); `numa_nodes` per socket (NPS)."""
     return regular_machine(sockets=sockets, numa_nodes=numa_nodes, cores=64 // numa_nodes, l3_caches=8 // numa_nodes)
 
 
 def power() -> FakeMachine:
-    """IBM POWER: two sockets, four threads in each core, numbered one after the other, an L3 cache for two cores."""
+    """Return an IBM POWER: two sockets, four threads a core, numbered in a row, an L3 cache for two cores."""
     return regular_machine(sockets=2, cores=4, l3_caches=2, threads=4, numbering="near")
 
 
 def arm() -> FakeMachine:
-    """An ARM server: one thread in each core, clusters of four cores, L3 caches without ids, no SMT control."""
+    """Return an ARM server: one thread in each core, clusters of four cores, L3 caches without ids, no SMT control."""
     machine = regular_machine(numa_nodes=2, cores=8, l3_caches=2, threads=1)
     clustered = machine.changed(lambda cpu: replace(cpu, cluster=cpu.core // 4, die=None, capacity=1024))
     return replace(clustered, l3_ids=False, smt_control="notimplemented")

@@ -62,12 +62,12 @@ class FakeNode:
 
     @classmethod
     def from_archive(cls, archive: Path, directory: Path, name: str = "node-1") -> FakeNode:
-        """A node with the files of an archive that `dra-sdk capture` wrote. SettingsError if it is refused."""
-        found = cls(directory, name)
-        captured = extract(archive, found.root)
-        found._devices |= captured.devices
-        found._boot()
-        return found
+        """Return a node with the files of an archive that `dra-sdk capture` wrote. SettingsError if it is refused."""
+        node = cls(directory, name)
+        captured = extract(archive, node.root)
+        node._devices |= captured.devices
+        node._boot()
+        return node
 
     def write_archive(self, path: Path, include: Iterable[str] = ()) -> None:
         """Write the files and device nodes that `dra-sdk capture --with-ids` takes, with `include`, of this node.
@@ -75,9 +75,9 @@ class FakeNode:
         The same node gives the same archive, so it can be a fixture in the driver's package (`fixtures/NAME.tar.gz`).
         The boot ID is one of the files.
         """
-        found = capture(self.root, include=include, with_ids=True)
-        left_out = {name: reason for name, reason in found.left_out.items() if name not in self._devices}
-        write_archive(replace(found, devices=dict(self._devices), left_out=left_out, source={}), path)
+        captured = capture(self.root, include=include, with_ids=True)
+        left_out = {name: reason for name, reason in captured.left_out.items() if name not in self._devices}
+        write_archive(replace(captured, devices=dict(self._devices), left_out=left_out, source={}), path)
 
     @property
     def node(self) -> Node:
@@ -90,7 +90,7 @@ class FakeNode:
         return NodeAccess(self.root, self.effects, Clock(interval=_INTERVAL))
 
     def path(self, path: str) -> Path:
-        """Where the file of a path is."""
+        """Return where the file of a path is."""
         return self.root / path.lstrip("/")
 
     def file(self, path: str, content: str | bytes = "") -> Path:
@@ -137,7 +137,7 @@ class FakeNode:
         self._boot()
 
     def host_device(self, path: str) -> HostDevice:
-        """The device node at a path; OSError if there is none, as for a container runtime."""
+        """Return the device node at a path; OSError if there is none, as for a container runtime."""
         if path not in self._devices or not self.path(path).exists():
             known = ", ".join(sorted(self._devices)) or "none"
             raise OSError(f"the node has no device node {path} (FakeNode.device_node makes one; it has: {known})")

@@ -93,7 +93,7 @@ class NodeState:
         return saved
 
     def _files(self, place: Path) -> Iterator[tuple[Path, bytes]]:
-        """The files of a node in the directory `place`."""
+        """Yield the files of a node in the directory `place`."""
         for path in sorted(self.directory.rglob("*")):
             if path.is_file() and path != self._release:
                 yield place / path.relative_to(self.directory), _moved(path.read_bytes(), _PLACE, bytes(place))
@@ -105,13 +105,13 @@ class NodeState:
 
 
 def _answer(prepared: PreparedClaim) -> list[JSON]:
-    """What the kubelet gets, as it is read from a JSON file."""
+    """Return what the kubelet gets, as it is read from a JSON file."""
     devices = [asdict(device) for device in prepared.devices]
     return [{name: json.loads(json.dumps(device[name])) for name in _ANSWERED} for device in devices]
 
 
 def _names(driver: DriverHarness) -> dict[str, list[str]]:
-    """What is written in manifests, claims, dashboards and alerts."""
+    """Return what is written in manifests, claims, dashboards and alerts."""
     info, settings = driver.info, getattr(driver.plugin, "settings_class", None)
     schemas = json_schema(info.configs, info.name)["$defs"].values()
     metrics = driver.metrics() if driver.driver.implements("dra_metrics") else []
@@ -125,7 +125,7 @@ def _names(driver: DriverHarness) -> dict[str, list[str]]:
 
 
 def _moved(content: bytes, old: bytes, new: bytes) -> bytes:
-    """A file for another place of the node; the checksum that the first line of a state file has of the second too."""
+    """Return a file for another place of the node, with the checksum that the first line of a state file has."""
     head, newline, body = content.partition(b"\n")
     moved = body.replace(old, new)
     return head.replace(old, new).replace(_sum(body), _sum(moved)) + newline + moved

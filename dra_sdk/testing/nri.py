@@ -104,7 +104,7 @@ class FakeRuntime:
         pod.linux.cgroup_parent = f"/kubepods/pod{pod.uid}"
         pod.linux.namespaces.add(type="network", path=f"/var/run/netns/{pod.id}")
         self.simulated.run_pod(pod)
-        self._wait_reported()
+        self.wait_reported()
         return FakePod(self, pod, claims)
 
     def create_container(
@@ -135,13 +135,8 @@ class FakeRuntime:
         fill(container.linux.resources, resources or ContainerResources())
         self.simulated.create_container(container)
         self.simulated.start_container(container.id)
-        self._wait_reported()
+        self.wait_reported()
         return FakeContainer(self, container.id, name)
-
-    def stop_pod(self, pod: FakePod) -> None:
-        """Stop the sandbox of a pod, after its containers."""
-        self.simulated.stop_pod(pod.sandbox.id)
-        self._wait_reported()
 
     def cgroup(self, container: pb.Container) -> Path:
         """Return the directory that is a container's cgroup."""
@@ -157,7 +152,7 @@ class FakeRuntime:
         for size, limit in resources.hugepage_limits.items():
             self.node.file(f"{directory}/hugetlb.{size}.max", str(limit))
 
-    def _wait_reported(self) -> None:
+    def wait_reported(self) -> None:
         """Wait until the driver's reports about a pod are in the claim's status: they follow its answer."""
         if self._plugin is not None and not self._plugin.reports.wait(WAIT_SECONDS):
             raise AssertionError(f"what hooks have reported is not written after {WAIT_SECONDS:g} s")
@@ -195,7 +190,8 @@ class FakePod:
 
     def stop(self) -> None:
         """Stop the sandbox, after its containers."""
-        self.runtime.stop_pod(self)
+        self.runtime.simulated.stop_pod(self.sandbox.id)
+        self.runtime.wait_reported()
 
     def remove(self) -> None:
         """Remove the sandbox."""

@@ -26,17 +26,17 @@ from dra_sdk.testing.node import FakeNode
 
 @pytest.fixture
 def dra_node(tmp_path: Path) -> FakeNode:
-    """An empty node below `tmp_path / "node"`; `file`, `link`, `device_node` and `machine` add hardware."""
+    """Return an empty node below `tmp_path / "node"`; `file`, `link`, `device_node` and `machine` add hardware."""
     return FakeNode(tmp_path / "node")
 
 
 @pytest.fixture
 def dra_driver(dra_node: FakeNode) -> DriverFactory:
-    """`dra_driver(SerialDriver)` runs a driver on the node; options as for `DriverHarness`."""
+    """Return a function: `dra_driver(SerialDriver)` runs a driver on the node; options as for `DriverHarness`."""
     return partial(DriverHarness, node=dra_node)
 
 
 @pytest.fixture
 def dra_claim() -> ClaimFactory:
-    """Makes claims; see `dra_sdk.testing.claims.claim`."""
+    """Return `dra_sdk.testing.claims.claim`, which makes claims."""
     return claim

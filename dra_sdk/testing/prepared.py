@@ -43,13 +43,12 @@ class ContainerView:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables."""
-        pairs = (variable.partition("=") for variable in self.oci.get("process", {}).get("env", []))
-        return {name: value for name, _, value in pairs}
+        return dict(variable.partition("=")[::2] for variable in self.oci.get("process", {}).get("env", []))
 
     @property
     def devices(self) -> dict[str, JSON]:
         """The device nodes by their path in the container: `type`, `major`, `minor`, `fileMode`, `uid`, `gid`."""
-        return {each["path"]: each for each in self.oci.get("linux", {}).get("devices", [])}
+        return {device["path"]: device for device in self.oci.get("linux", {}).get("devices", [])}
 
     @property
     def access(self) -> list[JSON]:
@@ -60,18 +59,18 @@ class ContainerView:
     @property
     def mounts(self) -> dict[str, JSON]:
         """The mounts by their path in the container: `source` on the node, `options`, `type`."""
-        return {each["destination"]: each for each in self.oci.get("mounts", [])}
+        return {mount["destination"]: mount for mount in self.oci.get("mounts", [])}
 
     @property
     def net_devices(self) -> dict[str, str]:
         """The network devices that move into the container: name on the node → name in the container."""
-        return {host: each["name"] for host, each in self.oci.get("linux", {}).get("netDevices", {}).items()}
+        return {host: device["name"] for host, device in self.oci.get("linux", {}).get("netDevices", {}).items()}
 
     @property
     def hooks(self) -> dict[str, list[JSON]]:
         """The OCI hooks, by the time at which they run."""
-        found: dict[str, list[JSON]] = self.oci.get("hooks", {})
-        return found
+        hooks: dict[str, list[JSON]] = self.oci.get("hooks", {})
+        return hooks
 
     @property
     def groups(self) -> list[int]:
@@ -80,7 +79,7 @@ class ContainerView:
         return gids
 
     def read(self, path: str) -> str:
-        """A file that the container sees through one of its mounts; AssertionError if no mount has the path."""
+        """Return a file that the container sees through one of its mounts; AssertionError if no mount has the path."""
         for destination, mount in sorted(self.mounts.items(), key=lambda item: -len(item[0])):
             if path == destination or path.startswith(destination.rstrip("/") + "/"):
                 rest = path[len(destination) :].lstrip("/")
@@ -108,16 +107,15 @@ class PreparedClaim:
     @property
     def names(self) -> list[str]:
         """The names of the devices, in the order of the claim's allocation."""
-        return [each.name for each in self.devices]
+        return [device.name for device in self.devices]
 
     @property
     def ref(self) -> ClaimRef:
         """Namespace, name and UID of the claim, as the kubelet sends them."""
-        metadata = self.claim["metadata"]
-        return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+        return ref_of(self.claim)
 
     def container(self, name: str = DEFAULT_CONTAINER) -> ContainerView:
-        """What a container gets. AssertionError if the node lacks the source of a mount, which no runtime accepts.
+        """Return what a container gets. AssertionError if the node lacks the source of a mount: no runtime takes it.
 
         Warns if two devices of the claim set something differently in the container, such as one environment variable
         to two values: a runtime uses the last one silently.
@@ -125,21 +123,27 @@ class PreparedClaim:
         if name not in self.containers:
             raise AssertionError(f"the pod has no container {name!r}; it has {', '.join(self.containers)}")
         requests = self.containers[name]
-        used = [each for each in self.devices if requests is None or each.base_request in requests]
-        ids = tuple(dict.fromkeys(cdi_id for each in used for cdi_id in each.cdi_ids))
+        used = [device for device in self.devices if requests is None or device.base_request in requests]
+        ids = tuple(dict.fromkeys(cdi_id for device in used for cdi_id in device.cdi_ids))
         directories = CdiDirectories([self.node.cdi_dir], self.node.host_device)
         for problem in directories.overwritten(ids):
             warnings.warn(f"container {name}: {problem}", stacklevel=2)
         oci = directories.inject({"ociVersion": "1.2.1"}, ids)
         view = ContainerView(name, ids, oci, self.node.root)
-        sources = {each["source"]: _mount_source(each, self.node.root) for each in view.mounts.values()}
+        sources = {mount["source"]: _mount_source(mount, self.node.root) for mount in view.mounts.values()}
         if missing := [source for source, path in sources.items() if not path.exists()]:
             raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
         return view
 
 
+def ref_of(claim: JSON) -> ClaimRef:
+    """Return namespace, name and UID of a ResourceClaim."""
+    metadata = claim["metadata"]
+    return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
 def _mount_source(mount: JSON, root: Path) -> Path:
-    """The source of a mount: a path under the node's root, or a directory of the SDK itself."""
+    """Return the source of a mount: a path under the node's root, or a directory of the SDK itself."""
     source = Path(mount["source"])
     on_node = root / str(source).lstrip("/")
     return on_node if on_node.exists() or not source.exists() else source

@@ -110,16 +110,16 @@ class FakeMachine:
     pci: tuple[FakePci, ...] = ()
 
     def offlined(self, *cpus: int) -> FakeMachine:
-        """The same machine with these CPUs offline."""
+        """Return the same machine with these CPUs offline."""
         return self.changed(lambda cpu: replace(cpu, online=cpu.online and cpu.id not in cpus))
 
     def changed(self, change: Callable[[FakeCpu], FakeCpu]) -> FakeMachine:
-        """The same machine with `change` applied to each CPU."""
+        """Return the same machine with `change` applied to each CPU."""
         return replace(self, cpus=tuple(map(change, self.cpus)))
 
     def write(self, root: Path) -> Host:
         """Write the machine under `root`, which is empty or does not exist; the Host that reads it."""
-        writer = _Writer(root)
+        writer = _TreeWriter(root)
         _write_cpus(self, writer)
         _write_memory(self, writer)
         _write_pci(self, writer)
@@ -136,7 +136,7 @@ def regular_machine(
     numbering: Numbering = "far",
     unique_core_ids: bool = False,
 ) -> FakeMachine:
-    """A machine with equal parts: `numa_nodes` per socket, `l3_caches` (0 for none) and `cores` per NUMA node.
+    """Return a machine with equal parts: `numa_nodes` per socket, `l3_caches` (0: none) and `cores` per NUMA node.
 
     Core IDs start at 0 in every socket, as on real machines, unless `unique_core_ids`. Raises ValueError if the cores
     of a NUMA node cannot be distributed evenly over its caches.
@@ -165,7 +165,7 @@ def regular_machine(
 
 
 def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) -> FakeMachine:
-    """A hybrid x86: first `p_cores` with two threads each, then `e_cores` with one, in clusters, with one L3 cache."""
+    """Return a hybrid x86: `p_cores` with two threads each, then `e_cores` with one, in clusters, with one L3 cache."""
     performance = regular_machine(cores=p_cores, numbering="near").cpus
     efficiency = [
         FakeCpu(id=2 * p_cores + n, core=p_cores + n, core_id=p_cores + n, die=0, atom=True) for n in range(e_cores)
@@ -174,7 +174,7 @@ def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) ->
     return FakeMachine(cpus=(*(replace(cpu, cluster=cpu.core) for cpu in performance), *clustered))
 
 
-class _Writer:
+class _TreeWriter:
     """Writes files under `root`. A large machine has ten thousand files, so each directory is made only once."""
 
     def __init__(self, root: Path) -> None:
@@ -186,7 +186,7 @@ class _Writer:
             file.write(f"{content}\n")
 
     def link(self, path: str, target: str) -> None:
-        """A relative link from `path` to `target`, both below `root`, as in sysfs."""
+        """Make a relative link from `path` to `target`, both below `root`, as in sysfs."""
         parent = self._parent(path)
         (parent / path.rpartition("/")[2]).symlink_to(os.path.relpath(target, path.rpartition("/")[0]))
 
@@ -203,7 +203,7 @@ def _ids(cpus: Iterable[FakeCpu]) -> str:
     return format_cpuset(cpu.id for cpu in cpus)
 
 
-def _write_cpus(machine: FakeMachine, writer: _Writer) -> None:
+def _write_cpus(machine: FakeMachine, writer: _TreeWriter) -> None:
     base = "sys/devices/system/cpu"
     online = [cpu for cpu in machine.cpus if cpu.online]
     writer.text(f"{base}/present", _ids(machine.cpus))
@@ -224,7 +224,7 @@ def _write_cpus(machine: FakeMachine, writer: _Writer) -> None:
         _write_cpu(machine, writer, cpu, online)
 
 
-def _write_cpu(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, online: list[FakeCpu]) -> None:
+def _write_cpu(machine: FakeMachine, writer: _TreeWriter, cpu: FakeCpu, online: list[FakeCpu]) -> None:
     base = f"sys/devices/system/cpu/cpu{cpu.id}"
     core = _ids(other for other in online if other.core == cpu.core)
     topology = {
@@ -246,7 +246,7 @@ def _write_cpu(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, online: list
         writer.link(f"{base}/node{cpu.numa_node}", f"sys/devices/system/node/node{cpu.numa_node}")
 
 
-def _write_caches(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, core: str, online: list[FakeCpu]) -> None:
+def _write_caches(machine: FakeMachine, writer: _TreeWriter, cpu: FakeCpu, core: str, online: list[FakeCpu]) -> None:
     levels = {0: (1, core, cpu.core), 2: (2, core, cpu.core)}
     if cpu.l3 is not None:
         levels[3] = (3, _ids(other for other in online if other.l3 == cpu.l3), cpu.l3)
@@ -258,7 +258,7 @@ def _write_caches(machine: FakeMachine, writer: _Writer, cpu: FakeCpu, core: str
             writer.text(f"{base}/id", number)
 
 
-def _write_memory(machine: FakeMachine, writer: _Writer) -> None:
+def _write_memory(machine: FakeMachine, writer: _TreeWriter) -> None:
     sockets = {cpu.numa_node: cpu.socket for cpu in machine.cpus}
     nodes = sorted(sockets)
     if not machine.numa:
@@ -282,13 +282,13 @@ def _distance(sockets: Mapping[int, int], node: int, other: int) -> int:
     return 12 if sockets[node] == sockets[other] else 21
 
 
-def _write_hugepages(machine: FakeMachine, writer: _Writer, base: str) -> None:
+def _write_hugepages(machine: FakeMachine, writer: _TreeWriter, base: str) -> None:
     for size, pages in machine.hugepages.items():
         for name in ("nr_hugepages", "free_hugepages"):
             writer.text(f"{base}/hugepages-{size // 1024}kB/{name}", pages)
 
 
-def _write_pci(machine: FakeMachine, writer: _Writer) -> None:
+def _write_pci(machine: FakeMachine, writer: _TreeWriter) -> None:
     virtual: dict[str, list[FakePci]] = {}
     for function in machine.pci:
         if function.physical_function is not None:
@@ -311,12 +311,12 @@ def _write_pci(machine: FakeMachine, writer: _Writer) -> None:
 
 
 def _nodes_of_root(machine: FakeMachine, root: str) -> set[int]:
-    """The NUMA nodes of the functions below `root`; all nodes if no function has one."""
+    """Return the NUMA nodes of the functions below `root`; all nodes if no function has one."""
     nodes = {function.numa_node for function in machine.pci if function.root == root} - {-1}
     return nodes or {cpu.numa_node for cpu in machine.cpus}
 
 
-def _write_function(writer: _Writer, function: FakePci, base: str) -> None:
+def _write_function(writer: _TreeWriter, function: FakePci, base: str) -> None:
     for name, value in {
         "vendor": f"{function.vendor:#06x}",
         "device": f"{function.device:#06x}",
@@ -338,6 +338,6 @@ def _write_function(writer: _Writer, function: FakePci, base: str) -> None:
 
 
 def _modalias(function: FakePci) -> str:
-    """The name by which the kernel finds a module for a function: see `file2alias.c` of the kernel."""
+    """Return the name by which the kernel finds a module for a function: see `file2alias.c` of the kernel."""
     code, vendor = f"{function.class_code:06X}", f"{function.vendor:08X}"
     return f"pci:v{vendor}d{function.device:08X}sv{vendor}sd00000000bc{code[:2]}sc{code[2:4]}i{code[4:]}"

@@ -44,7 +44,7 @@ class FakeUevents:
         self._messages.put(b"")
 
     def receive(self, seconds: float) -> bytes | None:
-        """The next event, None if none was sent within some seconds."""
+        """Return the next event, None if none was sent within some seconds."""
         try:
             return self._messages.get(timeout=seconds)
         except Empty:

@@ -15,7 +15,6 @@ at the end of the block.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from threading import Condition
 from time import monotonic
@@ -35,8 +34,10 @@ LIMIT: Final = 30.0
 _RECHECK: Final = 0.2  # seconds after which a wait looks again, because a report may have become too old
 
 
-class _RunningHook(ABC):
+class _RunningHook:
     """One hook in its thread: what it raised, and waiting for what it does."""
+
+    _thread: Discovery | HealthThread
 
     def __init__(self, driver: Driver, hook: str) -> None:
         if not driver.implements(hook):
@@ -46,20 +47,12 @@ class _RunningHook(ABC):
         self._errors: list[BaseException] = []
         self._happened = Condition()
 
-    @abstractmethod
-    def start(self) -> None:
-        """Start the hook."""
-
-    @abstractmethod
-    def stop(self, seconds: float) -> bool:
-        """End the hook within some seconds; False if it still runs."""
-
     def __enter__(self) -> Self:
-        self.start()
+        self._thread.start()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
-        ended = self.stop(LIMIT)
+        ended = self._thread.stop(LIMIT)
         if error is None:
             self._raise_error()
             if not ended:
@@ -93,30 +86,27 @@ class _RunningHook(ABC):
 class Watching(_RunningHook):
     """`dra_watch` while it runs, and discovery whenever it calls `changed()`. `DriverHarness.watching` makes it.
 
-    `found` is given the pools of each discovery.
+    `discovered` is called with the pools of each discovery.
     """
 
-    def __init__(self, driver: Driver, node: Node, found: Callable[[Sequence[ResourcePool]], None]) -> None:
+    def __init__(self, driver: Driver, node: Node, discovered: Callable[[Sequence[ResourcePool]], None]) -> None:
         super().__init__(driver, "dra_watch")
-        self._found = found
+        self._discovered = discovered
         self._pools: Sequence[ResourcePool] | None = None
         self._known: Sequence[ResourcePool] | None = None
-        self._discovery = _CountingDiscovery(driver, node, self._publish, watch_ended=self._ended)
+        self._thread = self._discovery = _CountingDiscovery(driver, node, self._publish, watch_ended=self._ended)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Start `dra_watch`, and wait for the first discovery."""
-        self._discovery.start()
+        super().__enter__()
         try:
             text = f"{self._name} has not discovered its devices within {LIMIT:g} s"
             self._wait(lambda: self._pools is not None, LIMIT, lambda: text, raises=False)
         except BaseException:
-            self._discovery.stop(LIMIT)
+            self._thread.stop(LIMIT)
             raise
         self._known = self._pools
-
-    def stop(self, seconds: float) -> bool:
-        """End `dra_watch` and discovery."""
-        return self._discovery.stop(seconds)
+        return self
 
     @property
     def reports(self) -> int:
@@ -143,7 +133,7 @@ class Watching(_RunningHook):
     def _publish(self, pools: Sequence[ResourcePool]) -> None:
         with self._happened:
             self._pools = pools
-            self._found(pools)
+            self._discovered(pools)
             self._happened.notify_all()
 
 
@@ -153,7 +143,7 @@ class _CountingDiscovery(Discovery):
     reports = 0
 
     def again(self) -> None:
-        """As `Discovery.again`."""
+        """See `Discovery.again`."""
         self.reports += 1
         super().again()
 
@@ -166,18 +156,10 @@ class WatchingHealth(_RunningHook):
         self._feed = _CountingFeed(driver.info.name, node.name, self._happened)
         self._thread = HealthThread(driver, node, self._feed, self._ended)
 
-    def start(self) -> None:
-        """Start `dra_device_health`."""
-        self._thread.start()
-
-    def stop(self, seconds: float) -> bool:
-        """End `dra_device_health`."""
-        return self._thread.stop(seconds)
-
     @property
     def devices(self) -> dict[str, DeviceHealth]:
         """The latest health of each device by its name; without states that are older than their `timeout`."""
-        return {each.device: each for each in self._feed.snapshot()}
+        return {health.device: health for health in self._feed.snapshot()}
 
     def wait(self, device: str, status: HealthStatus, seconds: float = LIMIT) -> DeviceHealth:
         """Wait until a device has a status; its health. A device that no report mentions is Unknown.
@@ -203,7 +185,7 @@ class WatchingHealth(_RunningHook):
 
 
 class _CountingFeed(HealthFeed):
-    """The node's feed, which counts reports and tells who waits for them."""
+    """The node's feed, which counts reports and wakes those who wait for them."""
 
     def __init__(self, driver: str, pool: str, happened: Condition) -> None:
         super().__init__(driver, pool)
@@ -211,7 +193,7 @@ class _CountingFeed(HealthFeed):
         self.reports = 0
 
     def report(self, devices: Any) -> None:
-        """As `HealthFeed.report`."""
+        """See `HealthFeed.report`."""
         super().report(devices)
         with self._happened:
             self.reports += 1

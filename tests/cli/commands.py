@@ -37,7 +37,7 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(*arguments: object) -> Result:
         try:
-            status = main([str(each) for each in arguments])
+            status = main([str(argument) for argument in arguments])
         except SystemExit as stop:
             status = int(stop.code or 0)
         captured = capsys.readouterr()

@@ -215,19 +215,19 @@ def command(name: str) -> list[str]:
 
 def got(claims) -> dict:
     """Node and devices by request for each pod, from the claims alone; a claim that no pod uses stands for itself."""
-    found: dict = {}
+    placements: dict = {}
     for claim in claims:
         allocation = claim.get("status", {}).get("allocation", {})
         reserved = claim.get("status", {}).get("reservedFor", ())
-        users = [f"{claim['metadata']['namespace']}/{each['name']}" for each in reserved]
+        users = [f"{claim['metadata']['namespace']}/{consumer['name']}" for consumer in reserved]
         for user in users or [claim["metadata"]["name"]] if allocation else ():
             selector = allocation.get("nodeSelector")
             node = selector["nodeSelectorTerms"][0]["matchFields"][0]["values"][0] if selector and users else None
-            devices = found.setdefault(user, (node, {}))[1]
+            devices = placements.setdefault(user, (node, {}))[1]
             for result in allocation["devices"]["results"]:
                 devices.setdefault(result["request"], []).append(result["device"])
-    return found
+    return placements
 
 
 def claims_of(printed):
-    return [each for each in json.loads(printed)["items"] if each["kind"] == "ResourceClaim"]
+    return [obj for obj in json.loads(printed)["items"] if obj["kind"] == "ResourceClaim"]

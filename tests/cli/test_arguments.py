@@ -53,9 +53,9 @@ def test_files_may_come_before_and_after_flags(run: Run) -> None:
     ],
 )
 def test_wrong_usage_is_one_line_with_status_2(run: Run, words: tuple[str, ...], said: str) -> None:
-    found = run(*words)
-    assert (found.status, found.out) == (2, "")
-    (line,) = found.err.splitlines()
+    result = run(*words)
+    assert (result.status, result.out) == (2, "")
+    (line,) = result.err.splitlines()
     assert said in line
     assert line.endswith("--help`)")
 

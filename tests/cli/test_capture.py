@@ -45,19 +45,19 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def archived(run: Run, root: Path, archive: Path, *flags: str) -> Path:
-    found = run("capture", "-o", archive, "--host-root", root, *flags)
-    assert found.status == 0, found.err
+    result = run("capture", "-o", archive, "--host-root", root, *flags)
+    assert result.status == 0, result.err
     return archive
 
 
 def test_the_answer_says_what_is_in_the_archive_and_what_is_not(run: Run, tmp_path: Path) -> None:
     regular_machine().write(tmp_path / "node")
     (tmp_path / "node/sys/devices/system/cpu/online").chmod(0o600)
-    found = run("capture", "-o", tmp_path / "node.tar.gz", "--host-root", tmp_path / "node")
-    assert found.status == 0
-    assert " files, 0 device nodes, " in found.out
-    assert found.out.endswith("; 0 identifiers replaced\n")
-    assert found.err.splitlines() == [
+    result = run("capture", "-o", tmp_path / "node.tar.gz", "--host-root", tmp_path / "node")
+    assert result.status == 0
+    assert " files, 0 device nodes, " in result.out
+    assert result.out.endswith("; 0 identifiers replaced\n")
+    assert result.err.splitlines() == [
         "left out: 1 path: only root may read it",
         "dra-sdk-node.json in the archive names them",
     ]
@@ -78,9 +78,9 @@ def test_a_pattern_of_a_driver_is_absolute(run: Run, tmp_path: Path, monkeypatch
     for patterns, said in ((["sys/class/card"], "['sys/class/card']"), ("/sys/class", "'/sys/class'")):
         info = DriverInfo("cards.example.com", capture=patterns)
         monkeypatch.setattr(NamedCards, "dra_driver_info", lambda _self, info=info: info)
-        found = run("capture", "-o", tmp_path / "x.tar.gz", "--driver", f"{__name__}:NamedCards")
-        assert found.status == 2
-        assert f"capture must be a list of absolute patterns such as /sys/class/fpga/*, is {said}" in found.err
+        result = run("capture", "-o", tmp_path / "x.tar.gz", "--driver", f"{__name__}:NamedCards")
+        assert result.status == 2
+        assert f"capture must be a list of absolute patterns such as /sys/class/fpga/*, is {said}" in result.err
 
 
 def test_every_command_reads_an_archive_as_it_reads_the_directory(run: Run, tmp_path: Path) -> None:
@@ -102,18 +102,22 @@ def test_every_command_reads_an_archive_as_it_reads_the_directory(run: Run, tmp_
 
 @pytest.mark.timeout(300)  # a whole cluster twice, and processes of the driver
 def test_a_demo_and_conformance_run_on_an_archive_with_its_device_nodes(run: Run, tmp_path: Path) -> None:
-    found = Captured(
+    captured = Captured(
         directories={"/dev"},
         files={"/proc/sys/kernel/random/boot_id": b"boot-1\n"},
         devices={"/dev/card0": HostDevice("c", 240, 7, 0o660)},
     )
-    write_archive(found, tmp_path / "node.tar.gz")
+    write_archive(captured, tmp_path / "node.tar.gz")
     told = run("demo", f"{__name__}:CardNodes", "--host-root", tmp_path / "node.tar.gz")
     assert (told.status, told.err) == (0, "")
     (edits,) = [
-        each for each in yaml.safe_load_all(told.out.partition("container gets:")[2].partition("\n7.")[0]) if each
+        document
+        for document in yaml.safe_load_all(told.out.partition("container gets:")[2].partition("\n7.")[0])
+        if document
     ]
-    assert [(each["path"], each["major"], each["minor"]) for each in edits["devices"]] == [("/dev/card0", 240, 7)]
+    assert [(device["path"], device["major"], device["minor"]) for device in edits["devices"]] == [
+        ("/dev/card0", 240, 7)
+    ]
     assert "fileMode: 0660\n" in told.out
     flags = ("--host-root", tmp_path / "node.tar.gz", "--level", "PREP-001,PREP-003,CDI-003", "--start-timeout", "120")
     checked = run("conformance", "--driver", f"{__name__}:CardNodes", *flags)
@@ -122,17 +126,17 @@ def test_a_demo_and_conformance_run_on_an_archive_with_its_device_nodes(run: Run
 
 def test_run_refuses_an_archive(run: Run, tmp_path: Path) -> None:
     write_archive(Captured(), tmp_path / "node.tar.gz")
-    found = run("run", "cpu", "--host-root", tmp_path / "node.tar.gz")
-    assert found.status == 2
-    assert "is a file: `run` acts on a node and reads no archive; `demo` reads one" in found.err
+    result = run("run", "cpu", "--host-root", tmp_path / "node.tar.gz")
+    assert result.status == 2
+    assert "is a file: `run` acts on a node and reads no archive; `demo` reads one" in result.err
 
 
 def test_what_is_no_archive_is_bad_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("text")
     for command in (("discover", "cpu", "--host-root"), ("demo", "cpu", "--host-root")):
-        found = run(*command, tmp_path / "notes")
-        assert (found.status, found.out) == (2, "")
-        assert f"{tmp_path}/notes is not an archive of a node (.tar.gz)" in found.err
+        result = run(*command, tmp_path / "notes")
+        assert (result.status, result.out) == (2, "")
+        assert f"{tmp_path}/notes is not an archive of a node (.tar.gz)" in result.err
     assert run("capture", "-o", tmp_path / "absent/node.tar.gz", "--host-root", tmp_path).err.endswith(
         "absent/node.tar.gz: No such file or directory\n"
     )
@@ -141,9 +145,9 @@ def test_what_is_no_archive_is_bad_input(run: Run, tmp_path: Path) -> None:
 def test_a_reached_limit_is_status_1(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     regular_machine().write(tmp_path / "node")
     monkeypatch.setattr("dra_sdk.tools.node_archive.node_files.MAX_MEMBERS", 20)
-    found = run("capture", "-o", tmp_path / "node.tar.gz", "--host-root", tmp_path / "node")
-    assert found.status == 1
-    assert "paths: an archive has at most 20 members" in found.err
+    result = run("capture", "-o", tmp_path / "node.tar.gz", "--host-root", tmp_path / "node")
+    assert result.status == 1
+    assert "paths: an archive has at most 20 members" in result.err
 
 
 def test_a_fixture_of_a_driver_may_be_an_archive(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,20 +157,20 @@ def test_a_fixture_of_a_driver_may_be_an_archive(run: Run, tmp_path: Path, monke
     monkeypatch.syspath_prepend(tmp_path)
     root = make_cards(tmp_path / "node", 1)
     archived(run, root, package / "fixtures/one-card.tar.gz", "--include", "/sys/class/card")
-    found = run("simulate", "--driver", "cards_package:Cards", "--fixture", "one-card", "-o", "json")
-    assert found.status == 0
-    assert "finds no device" not in found.err
+    result = run("simulate", "--driver", "cards_package:Cards", "--fixture", "one-card", "-o", "json")
+    assert result.status == 0
+    assert "finds no device" not in result.err
     unknown = run("simulate", "--driver", "cards_package:Cards", "--fixture", "two-cards").err
     assert "neither a directory, an archive nor a fixture; fixtures of driver cards_package:Cards: one-card" in unknown
 
 
 def test_a_fake_node_is_made_of_an_archive(tmp_path: Path) -> None:
     root = make_cards(tmp_path / "node")
-    found = capture(root, include=["/sys/class/card"])
-    found.devices["/dev/card0"] = HostDevice("b", 240, 7, 0o640)
-    write_archive(found, tmp_path / "node.tar.gz")
+    captured = capture(root, include=["/sys/class/card"])
+    captured.devices["/dev/card0"] = HostDevice("b", 240, 7, 0o640)
+    write_archive(captured, tmp_path / "node.tar.gz")
     node = FakeNode.from_archive(tmp_path / "node.tar.gz", tmp_path / "fake", "worker-1")
-    assert [each.name for each in Cards().pools(node.node)] == ["worker-1"]
+    assert [pool.name for pool in Cards().pools(node.node)] == ["worker-1"]
     device = node.host_device("/dev/card0")
     assert (device.type, device.major, device.minor, device.mode) == ("b", 240, 7, 0o640)
     assert node.path("/proc/sys/kernel/random/boot_id").read_text() == f"{node.boot_id}\n"

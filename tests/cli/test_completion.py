@@ -21,7 +21,7 @@ echo "${COMPREPLY[@]}"
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "completed"),
     [
         (("sim",), {"simulate"}),
         (("explain", "--cont"), {"--context"}),
@@ -30,14 +30,14 @@ echo "${COMPREPLY[@]}"
     ],
 )
 def test_bash_completes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], found: set[str]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], completed: set[str]
 ) -> None:
     printed = runner(capsys)("completion", "bash")
     assert printed.status == 0, printed.err
     (tmp_path / "script").write_text(printed.out)
     command = ["bash", "-c", COMPLETE, "bash", str(tmp_path / "script"), "dra-sdk", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
-    assert set(done.stdout.split()) == found
+    assert set(done.stdout.split()) == completed
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh", "fish"])
@@ -48,6 +48,6 @@ def test_other_shells_have_a_script_with_all_commands(capsys: pytest.CaptureFixt
 
 
 def test_an_unknown_shell_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    found = runner(capsys)("completion", "bsh")
-    assert (found.status, found.out) == (2, "")
-    assert "'bsh' is not one of bash, zsh, tcsh, fish; did you mean bash?" in found.err
+    result = runner(capsys)("completion", "bsh")
+    assert (result.status, result.out) == (2, "")
+    assert "'bsh' is not one of bash, zsh, tcsh, fish; did you mean bash?" in result.err

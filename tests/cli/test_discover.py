@@ -34,22 +34,22 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_the_table_has_a_row_for_each_device(run: Run, tmp_path: Path) -> None:
-    found = run("discover", f"{CARDS}:Cards", "--host-root", make_cards(tmp_path), "--node-name", "n")
-    assert (found.status, found.err) == (0, "")
-    assert found.cells[0] == ["n", "card0", "model=v80", "-"]
-    assert len(found.cells) == 6
+    result = run("discover", f"{CARDS}:Cards", "--host-root", make_cards(tmp_path), "--node-name", "n")
+    assert (result.status, result.err) == (0, "")
+    assert result.cells[0] == ["n", "card0", "model=v80", "-"]
+    assert len(result.cells) == 6
 
 
 def test_a_row_is_at_most_120_columns_wide_and_complete(run: Run, tmp_path: Path) -> None:
-    found = run("discover", f"{CARDS}:Detailed", "--node-name", "n", "--host-root", make_cards(tmp_path))
-    assert max(map(len, found.out.splitlines())) <= 120
-    assert len(found.cells) > 2
+    result = run("discover", f"{CARDS}:Detailed", "--node-name", "n", "--host-root", make_cards(tmp_path))
+    assert max(map(len, result.out.splitlines())) <= 120
+    assert len(result.cells) > 2
     for number in range(12):
-        assert found.out.count(f"attribute{number}=value-of-some-length-{number}\n") + found.out.count(
+        assert result.out.count(f"attribute{number}=value-of-some-length-{number}\n") + result.out.count(
             f"attribute{number}=value-of-some-length-{number} "
         )
-    assert found.cells[0][:2] == ["n", "card0"]
-    assert found.cells[1][0] == ""
+    assert result.cells[0][:2] == ["n", "card0"]
+    assert result.cells[1][0] == ""
 
 
 def test_a_narrow_terminal_has_more_lines(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_a_slow_hook_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
     stderr = Stderr()
     monkeypatch.setattr("sys.stderr", stderr)
-    found = run("discover", f"{CARDS}:Patient", "--host-root", make_cards(tmp_path))
-    assert found.status == 0
+    result = run("discover", f"{CARDS}:Patient", "--host-root", make_cards(tmp_path))
+    assert result.status == 0
     assert "note: still waiting for dra_discover of driver cards.example.com after 0.05 s\n" in stderr.getvalue()
 
 
@@ -117,18 +117,18 @@ def test_the_slices_have_no_yaml_references_and_are_valid(run: Run, tmp_path: Pa
 def test_the_overlay_of_the_settings_is_applied(run: Run, tmp_path: Path) -> None:
     (tmp_path / "overlay.yaml").write_text(OVERLAY)
     root = make_cards(tmp_path / "root", 1)
-    found = run("discover", f"{CARDS}:Cards", "--host-root", root, "--overlay-file", tmp_path / "overlay.yaml")
-    assert found.cells[0][2] == "model=v80 site.example.com/rack=r7"
-    assert f"note: overlay {tmp_path}/overlay.yaml: rules[1].attributes" in found.err
+    result = run("discover", f"{CARDS}:Cards", "--host-root", root, "--overlay-file", tmp_path / "overlay.yaml")
+    assert result.cells[0][2] == "model=v80 site.example.com/rack=r7"
+    assert f"note: overlay {tmp_path}/overlay.yaml: rules[1].attributes" in result.err
     missing = run("discover", f"{CARDS}:Cards", "--host-root", root, "--overlay-file", "/absent")
     assert (missing.status, missing.out) == (2, "")
     assert "/absent" in missing.err
 
 
 def test_a_driver_that_finds_nothing_is_reported_with_the_root(run: Run, tmp_path: Path) -> None:
-    found = run("discover", f"{CARDS}:Cards", "--host-root", tmp_path)
-    assert found.status == 0
-    assert found.err == f"driver cards.example.com finds no device under {tmp_path}\n"
+    result = run("discover", f"{CARDS}:Cards", "--host-root", tmp_path)
+    assert result.status == 0
+    assert result.err == f"driver cards.example.com finds no device under {tmp_path}\n"
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def test_a_driver_that_finds_nothing_is_reported_with_the_root(run: Run, tmp_pat
 )
 @pytest.mark.parametrize("output", ["table", "yaml"])
 def test_a_mistake_of_a_driver_is_status_1(run: Run, tmp_path: Path, driver: str, message: str, output: str) -> None:
-    found = run("discover", f"{CARDS}:{driver}", "-o", output, "--node-name", "n", "--host-root", tmp_path)
-    assert (found.status, found.out) == (1, "")
-    assert found.err.startswith("dra-sdk: ")
-    assert message in found.err
-    assert len(found.err.splitlines()) == 1
+    result = run("discover", f"{CARDS}:{driver}", "-o", output, "--node-name", "n", "--host-root", tmp_path)
+    assert (result.status, result.out) == (1, "")
+    assert result.err.startswith("dra-sdk: ")
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for root, said in (("/absent", "is not a directory; it must contain "), (tmp_path / "file", "is not an archive")):
-        found = run("discover", f"{CARDS}:Cards", "--host-root", root)
-        assert (found.status, found.out) == (2, "")
-        assert f"{root} {said}" in found.err
+        result = run("discover", f"{CARDS}:Cards", "--host-root", root)
+        assert (result.status, result.out) == (2, "")
+        assert f"{root} {said}" in result.err
 
 
 def test_only_relevant_settings_are_flags(run: Run) -> None:

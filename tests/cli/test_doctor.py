@@ -17,8 +17,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     """Without a cluster, and with a node in `tmp_path`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    for each in ("kubelet/plugins_registry", "kubelet/plugins", "cdi"):
-        (tmp_path / each).mkdir(parents=True)
+    for folder in ("kubelet/plugins_registry", "kubelet/plugins", "cdi"):
+        (tmp_path / folder).mkdir(parents=True)
     called = runner(capsys)
     flags = "--kubelet-dir", tmp_path / "kubelet", "--cdi-dir", tmp_path / "cdi", "--host-root", tmp_path
     return lambda *words: called("doctor", *flags, *words)
@@ -50,8 +50,8 @@ def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path, name: str
 
 
 def test_as_json(run: Run, tmp_path: Path) -> None:
-    found = json.loads(run("-o", "json").out)
-    (registry,) = [each for each in found if each["subject"].endswith("plugins_registry")]
+    findings = json.loads(run("-o", "json").out)
+    (registry,) = [finding for finding in findings if finding["subject"].endswith("plugins_registry")]
     assert registry == {
         "status": "ok",
         "subject": f"directory {tmp_path / 'kubelet/plugins_registry'}",
@@ -71,8 +71,8 @@ def test_bad_input_is_status_2(run: Run, words: list[str], problem: str) -> None
 
 
 def test_the_permissions_that_it_asks_about_are_those_of_the_chart() -> None:
-    made = [each.object for each in Chart().render({"drivers": {"cpu": {"enabled": True}}})]
-    (role,) = [each for each in made if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "dra-cpu"]
+    made = [manifest.object for manifest in Chart().render({"drivers": {"cpu": {"enabled": True}}})]
+    (role,) = [obj for obj in made if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] == "dra-cpu"]
     granted = {
         (group, resource, verb)
         for rule in role["rules"]

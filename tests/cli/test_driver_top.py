@@ -45,10 +45,10 @@ def test_the_cpu_driver_draws_who_has_which_cpu(run, node):
 
 
 def test_the_picture_and_the_claims_as_json(run, node):
-    found = json.loads(run("cpu", "top", "-o", "json", *flags(node)).out)
-    assert found["lines"][1].endswith(".. AA .. ..")
-    (held,) = found["claims"]
-    assert (held["claim"], [each["request"] for each in held["devices"]]) == ("default/web", ["cpu"])
+    picture = json.loads(run("cpu", "top", "-o", "json", *flags(node)).out)
+    assert picture["lines"][1].endswith(".. AA .. ..")
+    (held,) = picture["claims"]
+    assert (held["claim"], [device["request"] for device in held["devices"]]) == ("default/web", ["cpu"])
 
 
 def test_a_driver_without_a_picture_names_the_command_that_has_its_devices(run, node):

@@ -75,6 +75,6 @@ def test_the_policy_of_a_driver_is_printed_for_kubectl(run: Run) -> None:
 
 
 def test_the_list_as_json(run):
-    found = {each["name"]: each for each in json.loads(run("drivers", "-o", "json").out)}
-    assert (found["cpu"]["driver"], found["cpu"]["from"].partition(" ")[0]) == ("dra.cpu", "dra-driver-cpu")
-    assert {"discover", "prepare"} <= set(found["cpu"]["hooks"])
+    drivers = {driver["name"]: driver for driver in json.loads(run("drivers", "-o", "json").out)}
+    assert (drivers["cpu"]["driver"], drivers["cpu"]["from"].partition(" ")[0]) == ("dra.cpu", "dra-driver-cpu")
+    assert {"discover", "prepare"} <= set(drivers["cpu"]["hooks"])

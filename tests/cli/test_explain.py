@@ -5,8 +5,7 @@ import json
 import pytest
 import yaml
 
-from dra_sdk.cli import explain
-from dra_sdk.cli.arguments import Parser
+from dra_sdk.cli.main import main
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
 
@@ -24,12 +23,9 @@ def run(capsys, tmp_path):
         if isinstance(snapshot, str):
             path.write_text(snapshot)
         else:
-            objects = [each for kind in OBJECTS for each in getattr(snapshot, kind)]
-            path.write_text(yaml.safe_dump_all([json.loads(json.dumps(each)) for each in objects]))
-        parser = Parser()
-        explain.add_parser(parser.add_subparsers())
-        parsed = parser.parse_args(["explain", str(path), *arguments])
-        status = parsed.run(parsed)
+            objects = [obj for kind in OBJECTS for obj in getattr(snapshot, kind)]
+            path.write_text(yaml.safe_dump_all([json.loads(json.dumps(obj)) for obj in objects]))
+        status = main(["explain", str(path), *arguments])
         return status, *capsys.readouterr()
 
     return go
@@ -69,10 +65,10 @@ def test_the_explanation_is_limited_to_one_node(run):
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_explanations_are_printed_as_objects(run, output, read):
     status, out, _ = run(situations.memory(), "-o", output)
-    (found,) = read(out)
+    (explanation,) = read(out)
     assert status == 1
-    assert found["changes"][0]["text"] == 'request gpu, selector 0: change "80Gi" to "40Gi"'
-    assert found["reports"][0]["nodes"] == ["a0", "a1", "a2", "a3", "a4"]
+    assert explanation["changes"][0]["text"] == 'request gpu, selector 0: change "80Gi" to "40Gi"'
+    assert explanation["reports"][0]["nodes"] == ["a0", "a1", "a2", "a3", "a4"]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tests.tools.scheduling.cluster.objects import claim, device_class, gpus, po
 
 @pytest.fixture
 def cluster(socket_dir):
-    with EmbeddedCluster("node-a", directory=socket_dir) as found:
-        yield found
+    with EmbeddedCluster("node-a", directory=socket_dir) as running:
+        yield running
 
 
 def create(cluster, plural, obj):
@@ -87,7 +87,9 @@ def test_a_chart_and_a_kustomization_are_rendered(tmp_path, monkeypatch, file, t
     program.write_text('#!/bin/sh\necho "{kind: $1, name: $2}"\n')
     program.chmod(0o755)
     assert list(file_names([str(folder)])) == [str(folder)]
-    assert [each.value for each in read_file(str(folder)).documents] == [{"kind": arguments, "name": str(folder)}]
+    assert [document.value for document in read_file(str(folder)).documents] == [
+        {"kind": arguments, "name": str(folder)}
+    ]
     program.write_text("#!/bin/sh\necho no values >&2\nexit 1\n")
     with pytest.raises(SettingsError, match="failed: no values"):
         read_file(str(folder))

@@ -24,9 +24,9 @@ JSON = dict[str, Any]
 
 @pytest.fixture
 def cluster(socket_dir: Path) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster("node-a", directory=socket_dir) as found:
-        create(found, "deviceclasses", device_class())
-        yield found
+    with EmbeddedCluster("node-a", directory=socket_dir) as running:
+        create(running, "deviceclasses", device_class())
+        yield running
 
 
 @pytest.fixture
@@ -65,9 +65,9 @@ def test_a_context_chooses_cluster_and_namespace(cluster: EmbeddedCluster, run: 
     create(cluster, "resourceslices", gpus("node-a", "gpu-0"))
     create_user(cluster, "c", namespace="team")
     flags = ("--kubeconfig", contexts(cluster, tmp_path / "config"), "--context")
-    found = run("explain", "--pod", "pod-c", *flags, "there")
-    assert (found.status, found.err) == (0, "")
-    assert "team/pod-c" in found.out
+    result = run("explain", "--pod", "pod-c", *flags, "there")
+    assert (result.status, result.err) == (0, "")
+    assert "team/pod-c" in result.out
     unknown = run("explain", *flags, "their")
     assert unknown.status == 2
     assert unknown.err.endswith("there is no such context; contexts are: away, there\n")
@@ -90,10 +90,10 @@ def test_a_namespace_and_labels_choose_what_the_answer_is_about(cluster: Embedde
     source = ("--kubeconfig", cluster.kubeconfig)
     assert run("simulate", *source, "-A").status == 1
     for flags in (("-n", "team"), ("-l", "app=web"), ("-l", "app notin (train)")):
-        found = run("simulate", *source, *flags)
+        result = run("simulate", *source, *flags)
         other = run("explain", *source, "-n", "default")
-        placed = found.status == 0
-        assert [row[0] for row in found.cells] == ["team/pod-a"]
+        placed = result.status == 0
+        assert [row[0] for row in result.cells] == ["team/pod-a"]
         assert placed or other.status == 0, "one of both has the GPU"
     assert "no pods" in run("simulate", *source, "-l", "app=none").err
 
@@ -109,9 +109,9 @@ def start(cluster: EmbeddedCluster) -> Iterator[Callable[..., subprocess.Popen[s
         return started[-1]
 
     yield begin
-    for each in started:
-        each.kill()
-        each.communicate()
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.timeout(200)
@@ -143,21 +143,21 @@ def test_explain_watches_one_pod_and_prints_each_answer_once(
     assert json.loads(first)[0]["satisfiable"] is False
     cluster.create_node("node-c")  # another answer, since there is one node more that does not help
     create(cluster, "resourceslices", gpus("node-a", "gpu-0", "gpu-1"))
-    text, at, found = watching.communicate(timeout=2 * LONG)[0].strip(), 0, []
+    text, at, answers = watching.communicate(timeout=2 * LONG)[0].strip(), 0, []
     assert watching.returncode == 0
     while at < len(text):
         answer, at = json.JSONDecoder().raw_decode(text, at)
-        found.append(answer)
+        answers.append(answer)
         at += 1
-    assert found[-1][0]["satisfiable"] is True
-    assert all(one != other for one, other in pairwise([json.loads(first), *found]))
+    assert answers[-1][0]["satisfiable"] is True
+    assert all(one != other for one, other in pairwise([json.loads(first), *answers]))
 
 
 def test_watching_ends_after_its_time(cluster: EmbeddedCluster, run: Run) -> None:
     create_user(cluster, "c")
-    found = run("explain", "--kubeconfig", cluster.kubeconfig, "--watch", "--timeout", "0.2")
-    assert found.status == 1
-    assert found.out.count("pod-c") >= 1
+    result = run("explain", "--kubeconfig", cluster.kubeconfig, "--watch", "--timeout", "0.2")
+    assert result.status == 1
+    assert result.out.count("pod-c") >= 1
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_watching_ends_after_its_time(cluster: EmbeddedCluster, run: Run) -> Non
     ],
 )
 def test_flags_that_need_others(run: Run, flags: tuple[str, ...], said: str) -> None:
-    found = run("simulate", *flags)
-    assert (found.status, found.out) == (2, "")
-    assert said in found.err
+    result = run("simulate", *flags)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
 
 
 def test_as_a_plugin_of_kubectl_the_cluster_is_a_source(

@@ -123,9 +123,9 @@ def test_a_path_that_the_machine_refuses_is_one_line(run: Run, tmp_path: Path) -
     done = run("run", "cpu", "--kubelet-dir", str(tmp_path / "round"))
     assert (done.status, "Traceback" in done.err) == (2, False)
     assert str(tmp_path / "round") in done.err
-    found = run("discover", "cpu", "--host-root", str(tmp_path / "round/x"))
-    assert (found.status, found.err.count("\n")) == (2, 1)
-    assert "is not a directory" in found.err
+    result = run("discover", "cpu", "--host-root", str(tmp_path / "round/x"))
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "is not a directory" in result.err
 
 
 def test_an_error_of_the_operating_system_names_the_file(

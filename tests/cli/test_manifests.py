@@ -21,16 +21,16 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_objects_of_a_driver_come_in_the_order_in_which_they_are_applied(run: Run) -> None:
     done = run("manifests", "cpu")
     assert done.status == 0, done.err
-    found = list(yaml.safe_load_all(done.out))
-    assert [each["kind"] for each in found][:2] == ["Namespace", "ServiceAccount"]
-    assert found[-1]["kind"] == "DaemonSet"
+    objects = list(yaml.safe_load_all(done.out))
+    assert [obj["kind"] for obj in objects][:2] == ["Namespace", "ServiceAccount"]
+    assert objects[-1]["kind"] == "DaemonSet"
     assert "# the new pod takes over" in done.out
 
 
 def test_they_are_those_of_the_chart(run: Run) -> None:
-    found = list(yaml.safe_load_all(run("manifests", "cpu", "gpu", "--namespace", "here").out))
+    objects = list(yaml.safe_load_all(run("manifests", "cpu", "gpu", "--namespace", "here").out))
     values = {"namespace": {"create": True}, "drivers": {"cpu": {"enabled": True}, "gpu": {"enabled": True}}}
-    assert found == [each.object for each in Chart().render(values, namespace="here")]
+    assert objects == [manifest.object for manifest in Chart().render(values, namespace="here")]
 
 
 def test_a_server_would_take_them(run: Run, tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_each_resource_of_a_device_plugin_has_a_class_for_claims_and_pods(run: R
     resources = ("--resource", "vendor.com/Thing_2", "--resource", "vendor.com/other")
     done = run("manifests", "device-plugin", *resources, "--set", name)
     assert "must not both serve vendor.com/Thing_2, vendor.com/other" in done.err
-    classes = [each for each in yaml.safe_load_all(done.out) if each["kind"] == "DeviceClass"]
-    found = {each["metadata"]["name"]: each["spec"] for each in classes}
-    assert [*found] == ["things.example.com", "thing-2.vendor.com", "other.vendor.com"]
-    of_thing = found["thing-2.vendor.com"]
+    classes = [obj for obj in yaml.safe_load_all(done.out) if obj["kind"] == "DeviceClass"]
+    specs = {obj["metadata"]["name"]: obj["spec"] for obj in classes}
+    assert [*specs] == ["things.example.com", "thing-2.vendor.com", "other.vendor.com"]
+    of_thing = specs["thing-2.vendor.com"]
     assert of_thing["extendedResourceName"] == "vendor.com/Thing_2"
     expression = 'device.attributes["things.example.com"].resource == "vendor.com/Thing_2"'
     assert expression in of_thing["selectors"][0]["cel"]["expression"]
@@ -70,10 +70,10 @@ def test_a_resource_that_makes_no_class_is_refused(run: Run, arguments: list[str
 
 
 def test_a_driver_that_the_chart_does_not_know_needs_only_its_name(run: Run) -> None:
-    found = {each["kind"]: each for each in yaml.safe_load_all(run("manifests", LAMPS).out)}
-    assert found["DeviceClass"]["metadata"]["name"] == "lamps.example.com"
-    assert found["DaemonSet"]["metadata"]["name"] == "dra-lamps-example-com"
-    assert found["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["run", LAMPS]
+    by_kind = {obj["kind"]: obj for obj in yaml.safe_load_all(run("manifests", LAMPS).out)}
+    assert by_kind["DeviceClass"]["metadata"]["name"] == "lamps.example.com"
+    assert by_kind["DaemonSet"]["metadata"]["name"] == "dra-lamps-example-com"
+    assert by_kind["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["run", LAMPS]
 
 
 def test_the_values_for_helm_make_the_same_objects(run: Run, tmp_path: Path) -> None:

@@ -135,10 +135,10 @@ def test_a_server_takes_the_manifests_and_the_chart_installs_the_driver(bake: Ba
     assert (done.status, done.out) == (0, ""), done.err
     rendered = run("manifests", "-f", folder / "deploy/values.yaml")
     assert (rendered.status, rendered.err) == (0, "")
-    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered.out)}
-    assert {"ServiceAccount", "ClusterRole", "ValidatingAdmissionPolicy", "DaemonSet"} <= {kind for kind, _ in found}
-    assert "DeviceClass" not in {kind for kind, _ in found}
-    spec = found["DaemonSet", "dra-dra-driver-fpga"]["spec"]["template"]["spec"]
+    objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in yaml.safe_load_all(rendered.out)}
+    assert {"ServiceAccount", "ClusterRole", "ValidatingAdmissionPolicy", "DaemonSet"} <= {kind for kind, _ in objects}
+    assert "DeviceClass" not in {kind for kind, _ in objects}
+    spec = objects["DaemonSet", "dra-dra-driver-fpga"]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["args"] == ["run", "dra-driver-fpga"]
     assert container["image"] == "registry.example.com/dra-driver-fpga:0.1.0"
@@ -218,12 +218,12 @@ def test_no_driver_is_called_like_one_of_ours_or_a_package_that_it_needs(run: Ru
         *(line for extra in ("tools", "testing") for line in project["optional-dependencies"][extra]),
     ]
     needs += re.findall(r'"([a-z]+[>=][^"]*)"', template)
-    packages = {re.match(r"[\w-]+", each)[0].lower() for each in needs}  # type: ignore[index]
+    packages = {re.match(r"[\w-]+", need)[0].lower() for need in needs}  # type: ignore[index]
     assert {"pydantic", "google-re2", "pytest", "hatchling"} <= packages
     modules = {
         module
         for module, of in packages_distributions().items()
-        if re.fullmatch("[a-z][a-z0-9_]*", module) and packages.intersection(each.lower() for each in of)
+        if re.fullmatch("[a-z][a-z0-9_]*", module) and packages.intersection(package.lower() for package in of)
     }
     assert {"yaml", "grpc"} <= modules
     ours = {name for driver in drivers() for name in driver.entry_points["dra_sdk.drivers"]}

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.cli.progress import Phase, phase
+from dra_sdk.cli.progress import Progress, phase
 
 
 class Terminal(io.StringIO):
@@ -23,9 +23,9 @@ class Terminal(io.StringIO):
         return True
 
     def write(self, text: str) -> int:
-        found = super().write(text)
+        written = super().write(text)
         self.written.set()
-        return found
+        return written
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_only_a_terminal_is_told(monkeypatch, dumb):
 
 
 def test_the_line():
-    reads = Phase("reading a.json")
+    reads = Progress("reading a.json")
     assert reads.line == "reading a.json: 0 s"
     reads.count(7)
     assert reads.line == "reading a.json: 7, 0 s"

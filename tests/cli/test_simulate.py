@@ -58,10 +58,10 @@ def test_a_pod_that_is_not_placed_has_a_reason_and_status_1(run):
 @pytest.mark.parametrize("output", ["yaml", "json"])
 def test_claims_are_printed_as_in_the_api(run, output):
     result = run(SLICE + claim_text("a") + pod_text("a") + claim_text("b"), "-o", output)
-    found = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
-    assert {each["kind"] for each in found} == {"ResourceSlice", "ResourceClaim"}
-    claims = [each for each in found if each["kind"] == "ResourceClaim"]
-    assert [each["metadata"]["name"] for each in claims] == ["a", "b"]
+    objects = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
+    assert {obj["kind"] for obj in objects} == {"ResourceSlice", "ResourceClaim"}
+    claims = [obj for obj in objects if obj["kind"] == "ResourceClaim"]
+    assert [obj["metadata"]["name"] for obj in claims] == ["a", "b"]
     assert claims[0]["status"]["reservedFor"][0]["name"] == "a"
     assert claims[1]["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-1"
 
@@ -78,8 +78,8 @@ def test_top_reads_the_printed_objects(run, capsys, tmp_path):
 )
 def test_an_amount_is_shown_with_the_shorter_suffix(run, stored, shown):
     share = f"name: gpu-0, allowMultipleAllocations: true, capacity: {{memory: {{value: {stored}}}}},"
-    found = run(SLICE.replace("name: gpu-0,", share) + claim_text("a"))
-    assert f"(memory={shown})" in found.out
+    result = run(SLICE.replace("name: gpu-0,", share) + claim_text("a"))
+    assert f"(memory={shown})" in result.out
 
 
 def test_with_objects_on_stdout_advice_and_changes_go_to_stderr(run):
@@ -203,9 +203,9 @@ def test_the_allocation_follows_the_release(run, version, times, named):
     both = claim_text("a").replace("---", more)
     flags = [] if version is None else ["--server-version", version]
     result = run(SLICE + both, *flags, "-o", "json")
-    (made,) = (each for each in json.loads(result.out)["items"] if each["kind"] == "ResourceClaim")
+    (made,) = (obj for obj in json.loads(result.out)["items"] if obj["kind"] == "ResourceClaim")
     config = made["status"]["allocation"]["devices"]["config"]
-    assert [each.get("requests") for each in config] == [["gpu", "more"] if named else None] * times
+    assert [entry.get("requests") for entry in config] == [["gpu", "more"] if named else None] * times
 
 
 def test_hardware_and_nodes_that_are_lost(run):
@@ -249,9 +249,9 @@ def test_a_picture_says_why_a_claim_waits_and_what_would_help(tmp_path: Path):
 
 def test_pods_with_the_same_reason_are_grouped(tmp_path: Path):
     waiting = [
-        each
+        obj
         for name in "ab"
-        for each in (clusters.claim(name, clusters.exactly("gpu", clusters.GPU, count=3)), clusters.pod(name, name))
+        for obj in (clusters.claim(name, clusters.exactly("gpu", clusters.GPU, count=3)), clusters.pod(name, name))
     ]
     shown = drawn(tmp_path / "a.html", clusters.gpus("n1"), waiting)
     assert "pod a, pod b on n1: request gpu: 2 of 2 of class gpu.nvidia.com, 3 needed" in shown
@@ -358,8 +358,8 @@ def configs(name, capsys, monkeypatch, claim=0):
     monkeypatch.chdir(ROOT)
     claims = claims_of(runner(capsys)(*command(name), "-o", "json").out)
     return [
-        (each["source"], each.get("requests"), each["opaque"]["parameters"].get("sharing"))
-        for each in claims[claim]["status"]["allocation"]["devices"]["config"]
+        (entry["source"], entry.get("requests"), entry["opaque"]["parameters"].get("sharing"))
+        for entry in claims[claim]["status"]["allocation"]["devices"]["config"]
     ]
 
 
@@ -375,8 +375,8 @@ def test_the_users_mps_limits_reach_the_driver(capsys, monkeypatch):
 
 
 def test_each_request_of_an_application_has_its_own_policy(capsys, monkeypatch):
-    found = configs("gpu-use-cases/12-application-policies", capsys, monkeypatch)
-    assert [(requests, sharing["strategy"]) for _, requests, sharing in found] == [
+    entries = configs("gpu-use-cases/12-application-policies", capsys, monkeypatch)
+    assert [(requests, sharing["strategy"]) for _, requests, sharing in entries] == [
         (["prefill"], "TimeSlicing"),
         (["decode"], "MPS"),
     ]
@@ -386,16 +386,16 @@ def test_devices_of_a_claim_are_aligned(capsys, monkeypatch):
     """By the attributes in the slices, not by names."""
     monkeypatch.chdir(ROOT)
     given = command("gpu-use-cases/08-gpu-nic-alignment")
-    documents = [each for name in given[1:] for each in yaml.safe_load_all((ROOT / name).read_text())]
+    documents = [document for name in given[1:] for document in yaml.safe_load_all((ROOT / name).read_text())]
     root = {
-        (each["spec"]["driver"], device["name"]): device["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
-        for each in documents
-        if each["kind"] == "ResourceSlice"
-        for device in each["spec"]["devices"]
+        (document["spec"]["driver"], device["name"]): device["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
+        for document in documents
+        if document["kind"] == "ResourceSlice"
+        for device in document["spec"]["devices"]
     }
     for claim in claims_of(runner(capsys)(*given, "-o", "json").out):
         results = claim["status"]["allocation"]["devices"]["results"]
-        at = {each["request"]: root[each["driver"], each["device"]] for each in results}
+        at = {result["request"]: root[result["driver"], result["device"]] for result in results}
         assert at["gpu-a"] == at["nic-a"]
         assert at["gpu-b"] == at["nic-b"]
         assert at["gpu-a"] != at["gpu-b"]

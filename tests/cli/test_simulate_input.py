@@ -184,7 +184,7 @@ _NAMES = (
     "pizza",
 )
 
-DOCUMENTS = [each for name in _NAMES for each in yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())]
+DOCUMENTS = [document for name in _NAMES for document in yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())]
 
 NONSENSE = [
     None,
@@ -212,7 +212,7 @@ NONSENSE += [{"kind": "Pod"}, {"name": "x"}, ["x"], "device.driver", "2026-01-01
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place, *(each for key, item in items for each in places(item, (*place, key)))]
+    return [place, *(inner for key, item in items for inner in places(item, (*place, key)))]
 
 
 @st.composite
@@ -244,7 +244,7 @@ def clusters(draw):
     index = draw(st.integers(0, len(DOCUMENTS) - 1))
     made = [*DOCUMENTS[:index], draw(changed(DOCUMENTS[index])), *DOCUMENTS[index + 1 :]]
     missing = draw(st.sets(st.integers(0, len(made) - 1), max_size=3))
-    return [each for number, each in enumerate(made) if number not in missing]
+    return [document for number, document in enumerate(made) if number not in missing]
 
 
 FLAGS = [[], ["-o", "yaml"], ["--drain", "mixed-1"], ["--taint", "gpu.nvidia.com=x:NoExecute"]]

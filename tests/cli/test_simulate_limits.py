@@ -30,7 +30,7 @@ def exactly(name: str = "a", **more: Any) -> JSON:
 def first(*ways: JSON) -> JSON:
     return {
         "name": "a",
-        "firstAvailable": [{"name": f"s{i}", "deviceClassName": "pizza", **each} for i, each in enumerate(ways)],
+        "firstAvailable": [{"name": f"s{i}", "deviceClassName": "pizza", **way} for i, way in enumerate(ways)],
     }
 
 
@@ -65,9 +65,9 @@ def explain(capsys, tmp_path):
 def test_a_claim_that_asks_for_nothing_can_be_allocated(explain, claim):
     result = explain(claim)
     assert (result.status, result.out) == (0, "claim odd can be allocated on table-1: it requests no devices\n")
-    (found,) = json.loads(explain(claim, "-o", "json").out)
-    assert found["satisfiable"]
-    assert "got" not in found
+    (explanation,) = json.loads(explain(claim, "-o", "json").out)
+    assert explanation["satisfiable"]
+    assert "got" not in explanation
 
 
 @pytest.mark.parametrize("allocation", [{}, {"devices": {}}, {"devices": {"results": []}}], ids=str)

@@ -46,7 +46,7 @@ class Place:
 
     def claim(self, uid: str, *devices: str, cut: int = 0, complete: bool = True, boot_id: str = "boot-1") -> Path:
         """A state file with a CDI spec, without its last bytes."""
-        held = tuple(HeldDevice("r", "node-a", each) for each in devices)
+        held = tuple(HeldDevice("r", "node-a", device) for device in devices)
         spec = {"kind": f"{NAME}/device"} if complete else None
         content = encode(Checkpoint(HeldClaim("default", f"claim-{uid}", uid, held, complete=complete), boot_id, spec))
         path = self.claims / f"{uid}.json"
@@ -144,9 +144,9 @@ def test_json_has_it_all(place: Place) -> None:
     damaged.write_bytes(b"")
     done = place.run("-o", "json")
     assert done.status == 1
-    found: dict[str, Any] = json.loads(done.out)
-    assert (found["driver"], found["directory"]) == (NAME, str(place.data))
-    good, bad = found["files"]
+    state: dict[str, Any] = json.loads(done.out)
+    assert (state["driver"], state["directory"]) == (NAME, str(place.data))
+    good, bad = state["files"]
     assert good == {
         "file": str(path),
         "damage": "",
@@ -176,10 +176,10 @@ def test_repairing_says_what_comes_next_and_keeps_the_damaged_file(place: Place)
     kept = place.claims / ".damaged-u-1-1.json"
     assert f"The damaged file is kept as {kept}." in done.out
     assert kept.read_bytes() == damaged
-    found = read_checkpoint(path)
-    assert isinstance(found, Checkpoint)
-    assert (found.claim.uid, found.phase) == ("u-1", ClaimPhase.STARTED)
-    assert found.claim.devices == (HeldDevice("r", "node-a", "card0"),)
+    checkpoint = read_checkpoint(path)
+    assert isinstance(checkpoint, Checkpoint)
+    assert (checkpoint.claim.uid, checkpoint.phase) == ("u-1", ClaimPhase.STARTED)
+    assert checkpoint.claim.devices == (HeldDevice("r", "node-a", "card0"),)
     again = place.run("repair", "u-1")
     assert (again.status, again.out) == (0, f"state file {path} is not damaged, so there is nothing to repair\n")
 
@@ -211,7 +211,7 @@ def test_forgetting_says_what_that_means_while_a_driver_runs(place: Place, *, sh
     ):
         assert sentence in done.out
     assert not place.spec("u-1").exists()
-    assert [each.name for each in place.claims.iterdir()] == [".forgotten-u-1-1.json"]
+    assert [path.name for path in place.claims.iterdir()] == [".forgotten-u-1-1.json"]
     assert (place.claims / ".forgotten-u-1-1.json").read_bytes() == damaged
 
 
@@ -300,7 +300,7 @@ def test_two_files_of_one_name_are_told_apart_by_their_paths(place: Place) -> No
     assert f"u-1 may be {path} or {other}/u-1.json; give the path" in done.err
     commands = proposed(place.run())
     assert place.dra_sdk(*shlex.split(commands[-1])).status == 0
-    assert [each.name for each in other.iterdir()] == [".forgotten-u-1-1.json"]
+    assert [path.name for path in other.iterdir()] == [".forgotten-u-1-1.json"]
 
 
 def test_a_driver_is_named_as_run_takes_it_too(place: Place) -> None:

@@ -65,7 +65,7 @@ def test_other_signals_are_passed_over(request_: StopRequest) -> None:
 
 def test_more_reasons_than_the_socket_holds_and_a_late_one_do_no_harm() -> None:
     with StopRequest() as request, ThreadPoolExecutor(1) as pool:
-        done: Future[None] = pool.submit(lambda: [request.put(str(each)) for each in range(5000)] and None)
+        done: Future[None] = pool.submit(lambda: [request.put(str(number)) for number in range(5000)] and None)
         done.result(LONG)
         assert request.wait() == "0"
     request.put("too late")

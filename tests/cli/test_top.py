@@ -34,9 +34,9 @@ def simulated(run, tmp_path: Path, node: str, case: str) -> Path:
 
 def test_partitions_claims_and_pods_are_shown(run, tmp_path):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
-    found = run("top", claims)
-    assert found.status == 0
-    assert [[row[1].strip(), row[-3]] for row in found.cells] == [
+    result = run("top", claims)
+    assert result.status == 0
+    assert [[row[1].strip(), row[-3]] for row in result.cells] == [
         ["gpu-0", "blocked"],
         ["gpu-0-mig-3g40gb-9-4", "in use"],
         ["gpu-0-mig-3g40gb-9-0", "in use"],
@@ -44,8 +44,8 @@ def test_partitions_claims_and_pods_are_shown(run, tmp_path):
         ["gpu-1", "in use"],
         ["25 more", "25 blocked"],
     ]
-    assert found.cells[1][-1] == "half-1"
-    assert found.err == "52 devices on 2 pieces of hardware, 2 in use; 3 claims; 0 unhealthy\n"
+    assert result.cells[1][-1] == "half-1"
+    assert result.err == "52 devices on 2 pieces of hardware, 2 in use; 3 claims; 0 unhealthy\n"
     assert len(run("top", "--all", NODES / "mig-dynamic.yaml").cells) == 52
 
 
@@ -62,9 +62,9 @@ def test_an_invalid_object_is_an_error_with_its_line(run, tmp_path):
     (tmp_path / "bad.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: x}\nspec: {}\n"
     )
-    found = run("top", tmp_path / "bad.yaml")
-    assert (found.status, found.out) == (2, "")
-    assert "bad.yaml:4: ResourceSlice/x: spec.driver" in found.err
+    result = run("top", tmp_path / "bad.yaml")
+    assert (result.status, result.out) == (2, "")
+    assert "bad.yaml:4: ResourceSlice/x: spec.driver" in result.err
     assert "cannot read" in run("top", tmp_path / "none.yaml").err
 
 
@@ -82,20 +82,22 @@ def test_the_table_is_repeated(run, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr("dra_sdk.cli.top.sleep", pause)
-    found = run("top", "--interval", "2.5", NODES / "gpu-mixed.yaml")
+    result = run("top", "--interval", "2.5", NODES / "gpu-mixed.yaml")
     assert pauses == [2.5] * 3
-    assert found.out.count("NODE ") == 3
+    assert result.out.count("NODE ") == 3
     assert "--interval cannot be used with it" in run("top", "--interval", "1", "-").err
 
 
 def test_a_running_cluster_is_read(run):
-    published = [each for each in yaml.safe_load_all((NODES / "gpu-mixed.yaml").read_text()) if "spec" in each]
+    published = [
+        raw_slice for raw_slice in yaml.safe_load_all((NODES / "gpu-mixed.yaml").read_text()) if "spec" in raw_slice
+    ]
     with EmbeddedCluster() as cluster:
-        for each in published:
-            cluster.api.create("resourceslices", each)
-        found = run("top", "--kubeconfig", cluster.kubeconfig)
-    assert found.status == 0, found.err
-    assert [row[1] for row in found.cells] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+        for raw_slice in published:
+            cluster.api.create("resourceslices", raw_slice)
+        result = run("top", "--kubeconfig", cluster.kubeconfig)
+    assert result.status == 0, result.err
+    assert [row[1] for row in result.cells] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
 
 
 def here(tmp_path: Path) -> tuple[str, ...]:
@@ -121,13 +123,13 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
     (data / "claims/uid-1.json").write_bytes(encode(state))
     unhealthy = {("n", "cpudevnuma001"): {"unhealthy": datetime(2026, 1, 2, tzinfo=UTC)}}
     (data / "unhealthy.json").write_bytes(encode_unhealthy(unhealthy))
-    found = run("top", *flags)
-    assert [row[-4:] for row in found.cells] == [
+    result = run("top", *flags)
+    assert [row[-4:] for row in result.cells] == [
         ["ok", "shared by 1", "team/two-cpus", "-"],
         ["unhealthy since 2026-01-02T00:00:00Z", "tainted", "-", "-"],
     ]
     (data / "claims/.forgotten-uid-2-1.json").write_bytes(b"torn")  # what `dra-sdk state` set aside
-    assert run("top", *flags) == found
+    assert run("top", *flags) == result
     (data / "claims/uid-1.json").write_bytes(b"torn")
     torn = run("top", *flags)
     assert torn.status == 2
@@ -142,11 +144,11 @@ def test_a_terminal_gets_no_line_that_is_too_long(run, tmp_path, monkeypatch, co
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
-    found = run("top", "--all", claims)
-    assert max(map(len, found.out.splitlines())) <= columns
-    assert len(found.out.splitlines()) == len(whole.splitlines())
-    assert found.out.split()[:9] == ["NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS"]
-    assert "…" in found.out
+    result = run("top", "--all", claims)
+    assert max(map(len, result.out.splitlines())) <= columns
+    assert len(result.out.splitlines()) == len(whole.splitlines())
+    assert result.out.split()[:9] == ["NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS"]
+    assert "…" in result.out
     assert "…" not in whole
 
 
@@ -173,19 +175,19 @@ def test_a_terminal_gets_colors_unless_they_are_unwanted(run, monkeypatch):
 
 def test_devices_as_json(run, tmp_path):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
-    found = json.loads(run("top", claims, "-o", "json").out)
-    held = {each["device"]: each["claims"][0]["pods"] for each in found if each["claims"]}
+    usage = json.loads(run("top", claims, "-o", "json").out)
+    held = {device["device"]: device["claims"][0]["pods"] for device in usage if device["claims"]}
     assert held == {"gpu-0-mig-3g40gb-9-4": ["half-1"], "gpu-0-mig-3g40gb-9-0": ["half-2"], "gpu-1": ["whole"]}
-    assert len(found) == 52
+    assert len(usage) == 52
 
 
 def test_a_namespace_and_labels_of_nodes_choose_devices(run, tmp_path):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
     held = [row[-2] for row in run("top", "-f", claims, "-n", "default").cells if row[-2] != "-"]
     assert len(held) == 3
-    found = run("top", "-f", claims, "-n", "team")
-    assert (found.out, found.status) == ("", 0)
-    assert "no devices of claims of namespace team" in found.err
+    result = run("top", "-f", claims, "-n", "team")
+    assert (result.out, result.status) == ("", 0)
+    assert "no devices of claims of namespace team" in result.err
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "dyn-1", "labels": {"zone": "a"}}}
     (tmp_path / "node.yaml").write_text(yaml.safe_dump(node))
     both = f"{claims},{tmp_path / 'node.yaml'}"
@@ -202,28 +204,28 @@ def test_columns_that_no_device_fills_are_left_out(run):
 
 def test_claims_on_devices_of_another_node_are_told(run, tmp_path):
     printed = yaml.safe_load(simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig").read_text())
-    claims = [each for each in printed["items"] if each["kind"] == "ResourceClaim"]
+    claims = [obj for obj in printed["items"] if obj["kind"] == "ResourceClaim"]
     (tmp_path / "elsewhere.json").write_text(yaml.safe_dump_all(claims))
-    found = run("top", NODES / "gpu-mixed.yaml", tmp_path / "elsewhere.json")
-    assert "0 in use" in found.err
+    result = run("top", NODES / "gpu-mixed.yaml", tmp_path / "elsewhere.json")
+    assert "0 in use" in result.err
     note = "note: 3 devices of claims in no slice, such as gpu.nvidia.com/dyn-1/gpu-0-mig-3g40gb-9-4 of claim default/"
-    assert note in found.err
-    assert found.err.count("the slices have pools mixed-1") == 1
+    assert note in result.err
+    assert result.err.count("the slices have pools mixed-1") == 1
     assert "note:" not in run("top", NODES / "cpu-numa.yaml", tmp_path / "elsewhere.json").err, (
         "another driver's claims"
     )
 
 
 def test_without_selected_devices_the_others_are_named(run, tmp_path):
-    found = run("top", "--driver", "gpu.amd.com", "--driver", "gpu.nvidia.com", NODES / "cpu-numa.yaml")
-    assert (found.status, found.out) == (0, "")
-    assert "no devices of driver gpu.amd.com, gpu.nvidia.com; there are devices of dra.cpu" in found.err
-    found = run("top", "--node", "elsewhere", NODES / "gpu-mixed.yaml", NODES / "gpu-rails.yaml")
-    assert "no devices of node elsewhere; there are those of mixed-1, rail-1" in found.err
+    result = run("top", "--driver", "gpu.amd.com", "--driver", "gpu.nvidia.com", NODES / "cpu-numa.yaml")
+    assert (result.status, result.out) == (0, "")
+    assert "no devices of driver gpu.amd.com, gpu.nvidia.com; there are devices of dra.cpu" in result.err
+    result = run("top", "--node", "elsewhere", NODES / "gpu-mixed.yaml", NODES / "gpu-rails.yaml")
+    assert "no devices of node elsewhere; there are those of mixed-1, rail-1" in result.err
     (tmp_path / "none.yaml").write_text("")
     assert "no slices exist; is a driver running?" in run("top", tmp_path / "none.yaml").err
-    found = run("top", "--driver", "gpu.amd.com", NODES / "gpu-mixed.yaml")
-    assert "no devices of driver gpu.amd.com; there are devices of gpu.nvidia.com" in found.err
+    result = run("top", "--driver", "gpu.amd.com", NODES / "gpu-mixed.yaml")
+    assert "no devices of driver gpu.amd.com; there are devices of gpu.nvidia.com" in result.err
 
 
 def test_only_relevant_settings_are_flags(run):
@@ -250,12 +252,12 @@ def test_sources_cannot_be_combined(run, tmp_path):
         ((tmp_path / "none.yaml",), "none.yaml: No such file or directory"),
         (("--kubeconfig", tmp_path / "none"), "none cannot be read: No such file or directory"),
     ):
-        found = run("top", *arguments)
-        assert (found.status, found.out) == (2, ""), arguments
-        assert said in found.err
+        result = run("top", *arguments)
+        assert (result.status, result.out) == (2, ""), arguments
+        assert said in result.err
 
 
 def test_a_driver_that_finds_nothing_is_named(run, tmp_path):
-    found = run("top", "--here", "tests.cli.cards:Cards", "--host-root", tmp_path, "--kubelet-dir", tmp_path)
-    assert (found.status, found.out) == (0, "")
-    assert found.err == "no devices of any driver; tests.cli.cards:Cards finds nothing on this node\n"
+    result = run("top", "--here", "tests.cli.cards:Cards", "--host-root", tmp_path, "--kubelet-dir", tmp_path)
+    assert (result.status, result.out) == (0, "")
+    assert result.err == "no devices of any driver; tests.cli.cards:Cards finds nothing on this node\n"

@@ -108,7 +108,7 @@ def test_opaque_configuration_is_checked_for_the_drivers_that_are_named(run):
     place = "a.yaml:12: ResourceClaimTemplate/gpu: spec.spec.devices.config[0].opaque.parameters"
     known = "small, ratio, on, name, mode, maybe, part, parts, numbers, sides, either"
     wrong = ["parts[1].width: must be greater than or equal to 1 (got 0)", f"smal: unknown field (known: {known})"]
-    assert (status, lines) == (1, [f"{place}.{each}" for each in wrong])
+    assert (status, lines) == (1, [f"{place}.{field}" for field in wrong])
     assert "2 problems" in summary
     older = first.replace("resource.k8s.io/v1\n", "resource.k8s.io/v1beta2\n")
     assert run("a.yaml", "--driver", "tests.tools.configuration.shapes:ShapeDriver", a_yaml=older)[1] == lines
@@ -377,8 +377,8 @@ def test_the_findings_as_json(run):
 def test_the_findings_for_code_scanning(run):
     status, lines, _ = run("missing.yaml", "a.yaml", "-o", "sarif", a_yaml=SLICE)
     assert status == 2
-    found = json.loads("\n".join(lines))
-    missing, wrong = found["runs"][0]["results"]
+    sarif = json.loads("\n".join(lines))
+    missing, wrong = sarif["runs"][0]["results"]
     assert missing["message"]["text"] == "cannot read missing.yaml: No such file or directory"
     assert wrong["level"] == "error"
     assert wrong["message"]["text"] == "ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field"

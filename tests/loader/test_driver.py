@@ -56,7 +56,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         site = tmp_path / dist
         info = site / f"{dist}-1.2.dist-info"
         info.mkdir(parents=True)
-        needed = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        needed = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.2\n" + needed)
         lines = "".join(f"{name} = {target}\n" for name, target in drivers.items())
         (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
@@ -107,7 +107,7 @@ def with_info(info: Any) -> Lamp:
 
 def test_a_driver_is_found_by_its_entry_point_and_knows_where_it_comes_from(install: Install) -> None:
     install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
-    assert "a-lamp" in [each.name for each in iter_drivers()]
+    assert "a-lamp" in [entry_point.name for entry_point in iter_drivers()]
     assert "mod_alpha" not in sys.modules
     assert origin(find_driver("a-lamp")) == "alpha 1.2"
     driver = load_driver("a-lamp")
@@ -203,7 +203,7 @@ def test_a_broken_driver_is_named_with_the_reason_and_disturbs_no_other(
     for expected in ("'b-lamp'", "mod_broken:Good", "broken 1.2", reason):
         assert expected in str(caught.value)
     assert load_driver("a-lamp").info.name == "alpha.example.com"
-    assert {"a-lamp", "b-lamp"} <= {each.name for each in iter_drivers()}
+    assert {"a-lamp", "b-lamp"} <= {entry_point.name for entry_point in iter_drivers()}
 
 
 def test_two_drivers_in_one_process_answer_for_themselves(install: Install) -> None:
@@ -263,7 +263,7 @@ def test_a_hook_that_yields_where_nobody_would_run_it_is_refused(hook: str) -> N
     def yields(self: Any) -> Iterator[None]:
         yield
 
-    with pytest.raises(DriverLoadError, match=f"hook {hook} yields, so nobody would run it"):
+    with pytest.raises(DriverLoadError, match=f"hook {hook} yields, so it would never run"):
         Driver.of(type("Yields", (Lamp,), {hook: yields})())
 
 
@@ -369,9 +369,9 @@ class Log:
     @hookimpl(wrapper=True)
     def dra_discover(self, node: Node) -> Any:
         self.seen.append(f"before {node.name}")
-        found = yield
-        self.seen.append(f"after {found}")
-        return [*found, Device("extra")]
+        devices = yield
+        self.seen.append(f"after {devices}")
+        return [*devices, Device("extra")]
 
     @hookimpl(wrapper=True)
     def dra_unprepare(self, claim: Any) -> Any:
@@ -442,8 +442,8 @@ from dra_sdk.extensions import hookimpl
 class Twice:
     @hookimpl(wrapper=True)
     def dra_discover(self):
-        found = yield
-        return found + [Device("seen")]
+        devices = yield
+        return devices + [Device("seen")]
 """
     install("audit", {"audit": "mod_audit:Twice"}, {"mod_audit": wrapper}, group="dra_sdk.extensions")
     assert load_driver("a-lamp").discover(Node("n")) == [ResourcePool("n", [Device("seen")])]
@@ -553,7 +553,7 @@ LIT = Gauge("lamp_lit", "Lamps that are lit", 2, {"room": "hall"})
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (None, "dra_metrics of driver lamp.example.com returned None, want gauges"),
+        (None, "dra_metrics of driver lamp.example.com returned None, want Gauge values"),
         ([LIT, 3], r"yielded \['Gauge', 'int'\]; want Gauge values only"),
         (
             [replace(LIT, name="dra_sdk_lit")],
@@ -586,7 +586,7 @@ def test_metrics_may_be_yielded_with_a_value_for_each_label() -> None:
         yield replace(LIT, value=0.5, labels={"room": "cellar"})
 
     driver = Driver.of(type("Measures", (Lamp,), {"dra_metrics": measure})())
-    assert [each.value for each in driver.metrics(Node("n"), [HELD])] == [1, 0.5]
+    assert [gauge.value for gauge in driver.metrics(Node("n"), [HELD])] == [1, 0.5]
 
 
 # Hooks about pods and containers

@@ -155,9 +155,9 @@ def test_a_section_of_a_file_for_a_driver_without_settings_is_refused() -> None:
 
 
 def test_settings_are_found_without_making_the_driver() -> None:
-    found = find_settings("mod_set:Set")
-    assert found is not None
-    assert [each.variable for each in found.documentation()] == ["LAMP_LEVEL"]
+    settings = find_settings("mod_set:Set")
+    assert settings is not None
+    assert [setting.variable for setting in settings.documentation()] == ["LAMP_LEVEL"]
     assert find_settings("mod_mine:Raising") is None
     assert find_settings("cpu") is not None
 

@@ -47,7 +47,10 @@ class CoreDriver:
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources]:
         shared = ContainerResources(cpus=ALL - cores(held))
-        return {each.id: ContainerResources(cpus=cores(each.claims)) if each.claims else shared for each in containers}
+        return {
+            container.id: ContainerResources(cpus=cores(container.claims)) if container.claims else shared
+            for container in containers
+        }
 
     def dra_remove_container(self, container: Container, node: Node) -> None:
         self.seen.append(f"remove {container.name}")

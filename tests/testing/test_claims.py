@@ -17,7 +17,7 @@ def encoded(*requests, **options):
 
 def test_a_name_asks_for_one_device_of_the_drivers_class():
     assert encoded() == {"requests": [{"name": "device", "exactly": {"deviceClassName": NAME}}]}
-    assert [each["name"] for each in encoded("a", "b")["requests"]] == ["a", "b"]
+    assert [requested["name"] for requested in encoded("a", "b")["requests"]] == ["a", "b"]
 
 
 def test_each_claim_has_its_own_uid_and_name():
@@ -44,9 +44,11 @@ def test_a_request_has_every_option():
 
 
 def test_alternatives_are_subrequests():
-    found = encoded(first_of("lamp", request("bright", where="true"), request("any", count=2)))
-    (alternatives,) = (each["firstAvailable"] for each in found["requests"])
-    assert [(each["name"], each["deviceClassName"], each.get("count")) for each in alternatives] == [
+    devices = encoded(first_of("lamp", request("bright", where="true"), request("any", count=2)))
+    (alternatives,) = (requested["firstAvailable"] for requested in devices["requests"])
+    assert [
+        (alternative["name"], alternative["deviceClassName"], alternative.get("count")) for alternative in alternatives
+    ] == [
         ("bright", NAME, None),
         ("any", NAME, 2),
     ]
@@ -54,10 +56,10 @@ def test_alternatives_are_subrequests():
 
 def test_a_claim_has_constraints_and_configuration():
     made = claim("a", "b", match="x.com/y", distinct="x.com/z", config=LampConfig(brightness=1))
-    found = made.configured({"kind": "Wrong"}, "b").encoded(NAME, NAME)["spec"]["devices"]
-    assert found["constraints"] == [{"matchAttribute": "x.com/y"}, {"distinctAttribute": "x.com/z"}]
+    devices = made.configured({"kind": "Wrong"}, "b").encoded(NAME, NAME)["spec"]["devices"]
+    assert devices["constraints"] == [{"matchAttribute": "x.com/y"}, {"distinctAttribute": "x.com/z"}]
     parameters = {"apiVersion": "lamps.example.com/v1", "kind": "LampConfig", "brightness": 1, "why": ""}
-    assert found["config"] == [
+    assert devices["config"] == [
         {"opaque": {"driver": NAME, "parameters": parameters}},
         {"requests": ["b"], "opaque": {"driver": NAME, "parameters": {"kind": "Wrong"}}},
     ]

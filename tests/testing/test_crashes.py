@@ -45,8 +45,8 @@ def test_an_instance_cannot_be_tested(lamps, dra_driver):
 
 def test_a_tree_has_contents_and_links(lamps):
     lamps.link("/sys/here", "class/lamps")
-    found = tree(lamps.root)
-    assert (found["sys/here"], found["sys/class/lamps/lamp-0/watt"]) == ("class/lamps", b"5\n")
+    entries = tree(lamps.root)
+    assert (entries["sys/here"], entries["sys/class/lamps/lamp-0/watt"]) == ("class/lamps", b"5\n")
 
 
 def test_a_difference_shows_both_contents():

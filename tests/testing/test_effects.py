@@ -31,7 +31,7 @@ def test_every_action_is_recorded(node, tmp_path):
     assert node.effects.run(Command(["cat"], "x")) == "x"
     node.effects.start(Command(["sleep", "60"]), tmp_path / "log")
     assert node.effects.calls == ["write sys/power", "run cat < x", "start sleep 60"]
-    assert [each.argv for each in node.effects.commands] == [["cat"], ["sleep", "60"]]
+    assert [command.argv for command in node.effects.commands] == [["cat"], ["sleep", "60"]]
     assert node.path("/sys/power").read_text() == "off"
     assert len(node.effects.running_daemons()) == 1
 

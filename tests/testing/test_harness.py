@@ -83,7 +83,7 @@ def test_a_device_that_another_claim_holds_is_refused(driver):
     driver.cluster.adopt(other)
     with pytest.raises(DeviceHeldError):
         driver.prepare(other)
-    assert [each.uid for each in driver.held] == [held.ref.uid]
+    assert [claim.uid for claim in driver.held] == [held.ref.uid]
 
 
 @pytest.mark.parametrize("driver", ["LampDriver", None])

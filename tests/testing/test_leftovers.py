@@ -59,7 +59,7 @@ GUILTY = {
 
 
 def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_path):
-    guilty = {name: each for name, each in GUILTY.items() if name != "mount" or os.geteuid() == 0}
+    guilty = {name: source for name, source in GUILTY.items() if name != "mount" or os.geteuid() == 0}
     tests = [f"def test_{name}(tmp_path):\n    {body}\n" for name, (body, _) in guilty.items()]
     try:
         status, said = run_pytest("".join(tests) + INNOCENT, AT_ONCE)

@@ -40,19 +40,19 @@ def test_a_node_as_an_archive_and_back(node, tmp_path):
     for name in ("one.tar.gz", "other.tar.gz"):
         node.write_archive(tmp_path / name)
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "other.tar.gz").read_bytes()
-    found = FakeNode.from_archive(tmp_path / "one.tar.gz", tmp_path / "again")
-    assert found.host_device("/dev/accel0") == node.host_device("/dev/accel0")
-    assert read_cpus(found.node) == read_cpus(node.node)
-    assert found.path("/sys/class/drm/version").read_text() == "drm 1.1.0"
-    assert not found.path("/dev/log").exists()
+    again = FakeNode.from_archive(tmp_path / "one.tar.gz", tmp_path / "again")
+    assert again.host_device("/dev/accel0") == node.host_device("/dev/accel0")
+    assert read_cpus(again.node) == read_cpus(node.node)
+    assert again.path("/sys/class/drm/version").read_text() == "drm 1.1.0"
+    assert not again.path("/dev/log").exists()
 
 
 def test_an_archive_has_further_files_that_are_named(node, tmp_path):
     node.file("/sys/class/lamps/lamp-0/on", "1")
     for name, include in (("without", ()), ("with", ["/sys/class/lamps"])):
         node.write_archive(tmp_path / name, include)
-        found = FakeNode.from_archive(tmp_path / name, tmp_path / f"{name}-node")
-        assert found.path("/sys/class/lamps/lamp-0/on").exists() is bool(include)
+        again = FakeNode.from_archive(tmp_path / name, tmp_path / f"{name}-node")
+        assert again.path("/sys/class/lamps/lamp-0/on").exists() is bool(include)
 
 
 def test_a_tree_has_all_that_commands_need_of_a_node(tmp_path):

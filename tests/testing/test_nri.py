@@ -46,7 +46,7 @@ def test_containers_of_a_pod_split_a_claim_by_request(driver: DriverHarness) -> 
         both = claim(request("a"), request("b"))
         prepared = driver.prepare(both, containers={"init": ["a", "b"], "main": ["a"], "side": ["b"]})
         pod = runtime.run_pod(prepared)
-        assert {each: pod.create_container(name=each).cpus for each in ("init", "main", "side")} == {
+        assert {name: pod.create_container(name=name).cpus for name in ("init", "main", "side")} == {
             "init": {0, 1},
             "main": {0},
             "side": {1},
@@ -152,9 +152,9 @@ def status(ready: bool, reason: str) -> DeviceStatus:
 def reported(driver: DriverHarness) -> list[tuple[str, str, Any]]:
     """The devices of all claims, with the reason of the condition and the network data."""
     return [
-        (each["device"], each["conditions"][0]["reason"], each.get("networkData"))
-        for found in driver.cluster.claims.values()
-        for each in found["status"].get("devices", [])
+        (status["device"], status["conditions"][0]["reason"], status.get("networkData"))
+        for obj in driver.cluster.claims.values()
+        for status in obj["status"].get("devices", [])
     ]
 
 

@@ -70,7 +70,7 @@ def test_what_two_requests_set_differently_in_one_container_is_a_warning(lamps, 
     prepared.container("one")
     with pytest.warns(UserWarning, match="the last is used") as caught:
         container = prepared.container("both")
-    texts = [str(each.message) for each in caught]
+    texts = [str(warning.message) for warning in caught]
     names = [f"{NAME}/device=claim-{prepared.ref.uid}_{request}_lamp-{n}" for n, request in enumerate("ab")]
     assert texts == [
         f"container both: {what} is {first} by {names[0]} and {second} by {names[1]}; the last is used"
@@ -81,7 +81,7 @@ def test_what_two_requests_set_differently_in_one_container_is_a_warning(lamps, 
         )
     ]
     assert container.env == {"LAMP": "lamp-1"}
-    assert all(each.filename == __file__ for each in caught)
+    assert all(warning.filename == __file__ for warning in caught)
 
 
 class Vfio(SwitchedLamps):
@@ -95,7 +95,9 @@ def test_a_device_node_that_all_devices_need_is_there_once_in_each_container(lam
     lamps.device_node("/dev/vfio/vfio", major=10, minor=196)
     containers = {"a": ["a"], "b": ["b"], "both": ["a", "b"]}
     prepared = dra_driver(Vfio).prepare(claim("a", "b"), containers=containers)
-    nodes = {name: [each["path"] for each in prepared.container(name).oci["linux"]["devices"]] for name in containers}
+    nodes = {
+        name: [device["path"] for device in prepared.container(name).oci["linux"]["devices"]] for name in containers
+    }
     assert {name: sorted(paths) for name, paths in nodes.items()} == {
         "a": ["/dev/lamp-0", "/dev/vfio/vfio"],
         "b": ["/dev/lamp-1", "/dev/vfio/vfio"],

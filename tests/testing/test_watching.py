@@ -174,7 +174,7 @@ def test_a_hook_that_ignores_stop_is_an_error(dra_driver, monkeypatch):
     with pytest.raises(AssertionError, match=text), running:
         assert driver.plugin.started.wait(30)  # a hook that has not begun when the block ends is not called at all
     driver.plugin.released.set()
-    wait(lambda: not any(each.name == "watch" for each in threading.enumerate()))
+    wait(lambda: not any(thread.name == "watch" for thread in threading.enumerate()))
 
 
 @pytest.mark.parametrize(("start", "hook"), [("watching", "dra_watch"), ("watching_health", "dra_device_health")])
@@ -189,7 +189,7 @@ def test_a_driver_without_the_hook_is_an_error(driver, start, hook):
 def test_the_first_report_has_the_health_of_every_device(lamps, dra_driver):
     lamps.file(f"/{LAMPS}/lamp-1/on", "burnt")
     health = dra_driver(Healthy).health()
-    assert {name: each.status.name for name, each in health.items()} == {"lamp-0": "HEALTHY", "lamp-1": "UNHEALTHY"}
+    assert {name: device.status.name for name, device in health.items()} == {"lamp-0": "HEALTHY", "lamp-1": "UNHEALTHY"}
     assert health["lamp-1"].pool == "node-1"
 
 

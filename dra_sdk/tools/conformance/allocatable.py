@@ -57,21 +57,21 @@ def latest_generation(slices: Iterable[JSON]) -> list[JSON]:
 
 
 def pools_complete(slices: Iterable[JSON]) -> bool:
-    """Whether there is a slice, and each pool has as many slices as it announces."""
+    """Return whether there is a slice, and each pool has as many slices as it announces."""
     pools = [raw_slice["spec"]["pool"] for raw_slice in latest_generation(slices)]
     counts = Counter(pool["name"] for pool in pools)
     return bool(pools) and all(counts[pool["name"]] == pool["resourceSliceCount"] for pool in pools)
 
 
 def devices_with_slices(slices: Iterable[JSON]) -> Iterator[tuple[JSON, JSON]]:
-    """Every slice with each of its devices."""
+    """Yield every slice with each of its devices."""
     for raw_slice in slices:
         for device in raw_slice["spec"].get("devices") or ():
             yield raw_slice, device
 
 
 def published_devices(slices: Iterable[JSON]) -> set[DeviceKey]:
-    """All devices of the latest generation."""
+    """Return all devices of the latest generation."""
     pairs = devices_with_slices(latest_generation(slices))
     return {(raw_slice["spec"]["pool"]["name"], device["name"]) for raw_slice, device in pairs}
 
@@ -84,7 +84,7 @@ def allocatable_devices(
     fits: Callable[[JSON], bool] = lambda _device: True,
     capacity: Mapping[str, str] | None = None,
 ) -> list[AllocatableDevice]:
-    """Everything that can be allocated on a node at the same time: first one of each device, then further shares.
+    """Return all that can be allocated on a node at the same time: first one of each device, then further shares.
 
     Devices in `held` and devices that do not fit are left out. `capacity` is what each share requests; a capacity
     without a request consumes the default of its policy.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ _EMPTY_CONTAINER: Final = {"ociVersion": "1.2.1"}
 
 
 @dataclass(frozen=True)
-class ContainerEdits:
+class InjectedEdits:
     """What CDI devices add to a container.
 
     env: names of environment variables.
@@ -31,8 +32,8 @@ class ContainerEdits:
     hooks: int
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> ContainerEdits:
-        """From the OCI spec of a container that was empty before."""
+    def of(cls, spec: Mapping[str, Any]) -> InjectedEdits:
+        """Read the OCI spec of a container that was empty before."""
         env = tuple(variable.partition("=")[0] for variable in (spec.get("process") or {}).get("env") or ())
         linux = spec.get("linux") or {}
         nodes = tuple(device["path"] for device in linux.get("devices") or ())
@@ -78,10 +79,8 @@ class CdiView:
         """Return the spec files with their contents."""
         contents: dict[Path, bytes] = {}
         for path in self.paths():
-            try:
+            with suppress(FileNotFoundError):  # removed after it was listed
                 contents[path] = path.read_bytes()
-            except FileNotFoundError:
-                continue  # removed after it was listed
         return contents
 
     def load(self) -> CdiSnapshot:
@@ -98,5 +97,5 @@ class CdiView:
         return self._runtime.inject(_EMPTY_CONTAINER, list(cdi_ids))
 
     def on_host(self, path: str) -> Path:
-        """Where a path of the host is."""
+        """Return where a path of the host is."""
         return Path(path) if Path(path).is_relative_to(self._kubelet_dir) else self._host_root / path.lstrip("/")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -37,7 +38,7 @@ class Status(StrEnum):
     NOT_RUN = "not run"
 
 
-class Requirement(StrEnum):
+class Need(StrEnum):
     """What a check needs from the run. The value is the reason in the report if the run does not have it."""
 
     RESTART = "stops and starts the driver, so it needs --command or --driver"
@@ -46,13 +47,13 @@ class Requirement(StrEnum):
     EMBEDDED_SERVER = "reads the API server's request log, so it needs the embedded server (no --kubeconfig)"
 
     def met(self, run: Run) -> bool:
-        """Whether the run has it."""
+        """Return whether the run has it."""
         launcher = run.driver.launcher
         return {
-            Requirement.RESTART: launcher is not None,
-            Requirement.TWO_INSTANCES: launcher is not None and launcher.concurrent,
-            Requirement.DISRUPTION: launcher is not None or run.disruptive,
-            Requirement.EMBEDDED_SERVER: run.environment.requests is not None,
+            Need.RESTART: launcher is not None,
+            Need.TWO_INSTANCES: launcher is not None and launcher.concurrent,
+            Need.DISRUPTION: launcher is not None or run.disruptive,
+            Need.EMBEDDED_SERVER: run.environment.requests is not None,
         }[self]
 
 
@@ -72,7 +73,7 @@ class Check:
     level: str
     source: str
     severity: Severity
-    requirements: frozenset[Requirement]
+    requirements: frozenset[Need]
     function: Function
 
     @property
@@ -99,16 +100,16 @@ class Level:
     title: str
     checks: list[Check] = field(default_factory=list)
 
-    def must(self, check_id: str, source: str, *requirements: Requirement) -> Callable[[Function], Function]:
+    def must(self, check_id: str, source: str, *requirements: Need) -> Callable[[Function], Function]:
         """Decorate the function of a check with severity `MUST`."""
         return self._add(check_id, source, Severity.MUST, requirements)
 
-    def should(self, check_id: str, source: str, *requirements: Requirement) -> Callable[[Function], Function]:
+    def should(self, check_id: str, source: str, *requirements: Need) -> Callable[[Function], Function]:
         """Decorate the function of a check with severity `SHOULD`."""
         return self._add(check_id, source, Severity.SHOULD, requirements)
 
     def _add(
-        self, check_id: str, source: str, severity: Severity, requirements: Iterable[Requirement]
+        self, check_id: str, source: str, severity: Severity, requirements: Iterable[Need]
     ) -> Callable[[Function], Function]:
         def add(function: Function) -> Function:
             self.checks.append(Check(check_id, self.name, source, severity, frozenset(requirements), function))
@@ -166,7 +167,8 @@ def run_check(run: Run, check: Check) -> Result:
         status, reason = Status.FAILED, crash
     elif crash:
         evidence.append(("the driver's process", crash))
-    _clean_up(run)
+    with suppress(NotRunError):  # the driver does not run any more; the next check reports it
+        run.claims.clean_up()
     return Result(check, status, reason, seconds, tuple(evidence))
 
 
@@ -182,10 +184,3 @@ def _outcome(run: Run, check: Check) -> tuple[Status, str, Evidence]:
     except (DraError, OSError) as error:
         return Status.NOT_RUN, f"the kit itself failed: {error}", []
     return Status.PASSED, "", []
-
-
-def _clean_up(run: Run) -> None:
-    try:
-        run.claims.clean_up()
-    except NotRunError:
-        return  # the driver does not run any more; the next check reports it

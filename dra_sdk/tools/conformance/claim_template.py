@@ -41,7 +41,7 @@ class ClaimTemplate:
         return [{"opaque": entry["opaque"]} for entry in self.config if entry["source"] == "FromClaim"]
 
     def fits(self, device: JSON, driver: str) -> bool:
-        """Whether a device of a driver matches every selector."""
+        """Return whether a device of a driver matches every selector."""
         if not self.selectors:
             return True
         view = DeviceView.from_json(device, driver)
@@ -56,7 +56,7 @@ class ClaimTemplate:
 
 
 def read_claim_template(path: Path) -> ClaimTemplate:
-    """From a file; SettingsError if it has no claim, InvalidObjectError if one of its objects is not valid."""
+    """Read a file; SettingsError if it has no claim, InvalidObjectError if one of its objects is not valid."""
     try:
         content = path.read_bytes()
     except OSError as error:

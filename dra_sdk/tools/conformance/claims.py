@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
+from dra_sdk.kube import paths
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, base_request
 from dra_sdk.tools.conformance.allocatable import AllocatableDevice, DeviceKey, allocatable_devices, pools_complete
@@ -76,7 +77,7 @@ class Claims:
         return slices
 
     def free_devices(self, *, shared: bool | None = None) -> list[AllocatableDevice]:
-        """Everything that can be allocated at the same time; `shared` as for `pick`.
+        """Return everything that can be allocated at the same time; `shared` as for `pick`.
 
         A device and its shares may consume the same counters, so what is not asked for must not take them.
         """
@@ -93,7 +94,7 @@ class Claims:
         )
 
     def pick(self, number: int, *, shared: bool | None = None) -> list[AllocatableDevice]:
-        """So many of the free devices; NotApplicableError if there are fewer.
+        """Return so many of the free devices; NotApplicableError if there are fewer.
 
         `shared` True means shares of one device, False devices for one claim only, None any.
         """
@@ -113,7 +114,7 @@ class Claims:
         return self.pick(1, shared=shared)[0]
 
     def pick_at_most(self, number: int) -> list[AllocatableDevice]:
-        """All free devices up to a number; NotApplicableError if there is none."""
+        """Return all free devices up to a number; NotApplicableError if there is none."""
         return self.pick(max(1, min(number, len(self.free_devices()))))
 
     def _held_devices(self, driver: str) -> set[DeviceKey]:
@@ -129,7 +130,8 @@ class Claims:
         if not self._shared_node:
             return []
         own = self._environment.namespace
-        return [claim for claim in self._api.claims() if claim["metadata"]["namespace"] != own]
+        claims = self._api.client.list(paths.resource_claims())["items"]
+        return [claim for claim in claims if claim["metadata"]["namespace"] != own]
 
     # -- creating claims
 
@@ -150,14 +152,14 @@ class Claims:
         `results` are additional entries of the allocation. `device_name` replaces the name of each device.
         """
         names = list(requests) or [f"request-{index}" for index in range(len(devices))]
-        stored = self._api.create_claim(self._claim(names, admin=admin))
+        stored = self._store(self._claim(names, admin=admin))
         changes = ({"device": device_name} if device_name else {}) | ({"adminAccess": True} if admin else {})
         own = [self._result(name, device) | changes for name, device in zip(names, devices, strict=True)]
         claim = TestClaim(_ref(stored), tuple(own))
         self._created.append(claim)
         if allocated:
             allocation = self._allocation([*own, *results], [*self._template.config, *config])
-            self._api.update_claim_status({**stored, "status": {"allocation": allocation}})
+            self._write_allocation(stored, allocation)
         return claim
 
     def create_one(self, device: AllocatableDevice | None = None, **options: Any) -> TestClaim:
@@ -168,20 +170,20 @@ class Claims:
         """Return a claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none."""
         template = self._template
         body = self._claim(["request-0"], admin=False, config=template.claim_config, capacity=template.capacity)
-        stored = self._api.create_claim(body)
+        stored = self._store(body)
         self._created.append(TestClaim(_ref(stored)))
         allocation = self._allocate(stored)
         own = [result for result in allocation["devices"]["results"] if result["driver"] == self._driver.name]
-        self._api.update_claim_status({**stored, "status": {"allocation": allocation}})
+        self._write_allocation(stored, allocation)
         return TestClaim(_ref(stored), tuple(own))
 
     def missing_ref(self) -> ClaimRef:
-        """Namespace, name and UID of a claim that does not exist."""
+        """Return namespace, name and UID of a claim that does not exist."""
         return ClaimRef(self._environment.namespace, self._next_name(), str(uuid.uuid4()))
 
     def delete(self, claim: TestClaim) -> None:
         """Delete a claim from the API server, as for a force-deleted pod; the driver may still hold its devices."""
-        self._api.delete_claim(claim.ref.namespace, claim.ref.name)
+        self._api.delete(paths.resource_claim(claim.ref.namespace, claim.ref.name))
 
     def clean_up(self) -> None:
         """Unprepare and delete all claims since the last call; errors of the driver are ignored."""
@@ -195,10 +197,17 @@ class Claims:
 
     # -- inside
 
+    def _store(self, claim: JSON) -> JSON:
+        return self._api.client.create(paths.resource_claims(self._environment.namespace), claim)
+
+    def _write_allocation(self, claim: JSON, allocation: JSON) -> None:
+        path = paths.resource_claim_status(self._environment.namespace, claim["metadata"]["name"])
+        self._api.client.update(path, {**claim, "status": {"allocation": allocation}})
+
     def _allocate(self, claim: JSON) -> JSON:
         """Return the `status.allocation` that kube-scheduler would write."""
         slices, driver = self.slices(), self._driver.name
-        node = self._api.node(self._environment.node_name)
+        node = self._api.client.get(paths.node(self._environment.node_name))
         classes = {self._template.device_class_name: self._template.device_class(driver)}
         allocated = AllocatedState.of(self._foreign_claims())
         allocations = Allocator(Inventory(slices), classes).allocate(node, [claim], allocated)

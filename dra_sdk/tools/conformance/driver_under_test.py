@@ -10,8 +10,8 @@ from typing import Final
 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.kubelet.draplugin import VERSIONS
-from dra_sdk.tools.conformance.environment import Environment
-from dra_sdk.tools.conformance.launcher import Launcher, Process, deferred_signals
+from dra_sdk.tools.conformance.environment import NodeEnvironment
+from dra_sdk.tools.conformance.launcher import InstanceProcess, Launcher, deferred_signals
 from dra_sdk.tools.conformance.outcomes import NotRunError, Recorder
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll
 from dra_sdk.tools.simulator.kubelet.calls import V1, ClaimsResponse, KubeletCalls, RpcResult
@@ -36,7 +36,10 @@ class Instance:
     """One running instance of the driver, registered as the kubelet would do it.
 
     registration_socket: its socket in the kubelet's registration directory.
+    service_socket: the socket of its DRA service; the registration socket if GetInfo names no endpoint.
     info: the answer to GetInfo.
+    version: the first advertised version of the DRA service that the kubelet knows; v1 if there is none, so that other
+        checks can run.
     get_info_seconds: how long the first GetInfo took.
     registrar: client of its registration service.
     service: client of its DRA and health services.
@@ -48,7 +51,9 @@ class Instance:
     """
 
     registration_socket: Path
+    service_socket: Path
     info: PluginInfo
+    version: str
     get_info_seconds: float
     registrar: KubeletCalls
     service: KubeletCalls
@@ -56,17 +61,7 @@ class Instance:
     registration: RpcResult[RegistrationStatusResponse]
     recorder: Recorder
     timing: KubeletTiming
-    process: Process | None = None
-
-    @property
-    def service_socket(self) -> Path:
-        """The socket of its DRA service; the registration socket if GetInfo names no endpoint."""
-        return _service_socket(self.info, self.registration_socket)
-
-    @property
-    def version(self) -> str:
-        """The version of the DRA service that the kubelet would choose."""
-        return _chosen_version(self.info)
+    process: InstanceProcess | None = None
 
     @property
     def alive(self) -> bool:
@@ -74,20 +69,20 @@ class Instance:
         return self.process is None or not self.process.exit_reason()
 
     def connect_service(self) -> KubeletCalls:
-        """Another connection to its service; the caller closes the channel."""
+        """Return another connection to its service; the caller closes the channel."""
         return KubeletCalls(self.service_socket, self.timing, self.info.name, self.recorder.add)
 
     def connect_registrar(self) -> KubeletCalls:
-        """Another connection to its registration socket; the caller closes the channel."""
+        """Return another connection to its registration socket; the caller closes the channel."""
         return KubeletCalls(self.registration_socket, self.timing, record=self.recorder.add)
 
-    def prepare(self, refs: Sequence[ClaimRef]) -> ClaimsResponse:
-        """NodePrepareResources, in the version that the kubelet would choose."""
-        return self.service.prepare(refs, self.version)
+    def prepare(self, refs: Sequence[ClaimRef], version: str = "", timeout: float | None = None) -> ClaimsResponse:
+        """Call NodePrepareResources, in the version that the kubelet would choose or another one."""
+        return self.service.prepare(refs, version or self.version, timeout)
 
-    def unprepare(self, refs: Sequence[ClaimRef]) -> ClaimsResponse:
-        """NodeUnprepareResources, in the version that the kubelet would choose."""
-        return self.service.unprepare(refs, self.version)
+    def unprepare(self, refs: Sequence[ClaimRef], version: str = "", timeout: float | None = None) -> ClaimsResponse:
+        """Call NodeUnprepareResources, in the version that the kubelet would choose or another one."""
+        return self.service.unprepare(refs, version or self.version, timeout)
 
     def close(self) -> None:
         """Close the connections."""
@@ -101,7 +96,7 @@ class DriverUnderTest:
     `name` is empty until it is known from GetInfo. `launcher` is None for a driver that the kit does not start.
     """
 
-    def __init__(self, environment: Environment, launcher: Launcher | None, name: str, timeouts: Timeouts) -> None:
+    def __init__(self, environment: NodeEnvironment, launcher: Launcher | None, name: str, timeouts: Timeouts) -> None:
         self.environment = environment
         self.launcher = launcher
         self.name = name
@@ -109,7 +104,7 @@ class DriverUnderTest:
         self.recorder = Recorder()
         self._current: Instance | None = None
         self._extra: list[Instance] = []
-        self._processes: list[Process] = []
+        self._processes: list[InstanceProcess] = []
         self._failed_starts = 0
         self._failure = ""
 
@@ -182,17 +177,15 @@ class DriverUnderTest:
         process = self._current.process if self._current else None
         return _process_ended(process, "") if process and process.exit_reason() else ""
 
-    # -- calls to the current instance, in the version that the kubelet would choose or another one
+    # -- calls to the current instance
 
     def prepare(self, refs: Sequence[ClaimRef], version: str = "", timeout: float | None = None) -> ClaimsResponse:
-        """NodePrepareResources."""
-        instance = self.start()
-        return instance.service.prepare(refs, version or instance.version, timeout)
+        """Call NodePrepareResources."""
+        return self.start().prepare(refs, version, timeout)
 
     def unprepare(self, refs: Sequence[ClaimRef], version: str = "", timeout: float | None = None) -> ClaimsResponse:
-        """NodeUnprepareResources."""
-        instance = self.start()
-        return instance.service.unprepare(refs, version or instance.version, timeout)
+        """Call NodeUnprepareResources."""
+        return self.start().unprepare(refs, version, timeout)
 
     # -- inside
 
@@ -210,7 +203,7 @@ class DriverUnderTest:
 
     def _start(self, pod_uid: str) -> Instance:
         before: Sockets = {}
-        process: Process | None = None
+        process: InstanceProcess | None = None
         try:
             if self.launcher:
                 before = dict(sockets_in(self.environment.registry_dir))
@@ -226,7 +219,7 @@ class DriverUnderTest:
         self.name = instance.info.name
         return instance
 
-    def _wait_for_instance(self, process: Process | None, before: Sockets) -> Instance:
+    def _wait_for_instance(self, process: InstanceProcess | None, before: Sockets) -> Instance:
         registry, seconds = self.environment.registry_dir, self.timeouts.start
         for _ in poll(seconds):
             for path, identity in sorted(sockets_in(registry).items()):
@@ -249,24 +242,27 @@ class DriverUnderTest:
         if info is None or (self.name and info.name != self.name):
             registrar.close()
             return None
-        service = KubeletCalls(_service_socket(info, socket), timing, info.name, self.recorder.add)
-        first = service.prepare([], _chosen_version(info), DISCOVERY_TIMEOUT)
-        registered = registrar.notify()
-        return Instance(socket, info, answer.seconds, registrar, service, first, registered, self.recorder, timing)
+        service_socket = Path(info.endpoint) if info.endpoint else socket
+        version = next((offered for offered in info.supported_versions if offered in VERSIONS), V1)
+        service = KubeletCalls(service_socket, timing, info.name, self.recorder.add)
+        return Instance(
+            socket,
+            service_socket,
+            info,
+            version,
+            get_info_seconds=answer.seconds,
+            registrar=registrar,
+            service=service,
+            first_prepare=service.prepare([], version, DISCOVERY_TIMEOUT),
+            registration=registrar.notify(),
+            recorder=self.recorder,
+            timing=timing,
+        )
 
     def _terminate(self, instance: Instance) -> bool:
         instance.close()
         return instance.process is None or instance.process.terminate(self.timeouts.stop)
 
 
-def _service_socket(info: PluginInfo, registration_socket: Path) -> Path:
-    return Path(info.endpoint) if info.endpoint else registration_socket
-
-
-def _chosen_version(info: PluginInfo) -> str:
-    """Return the first advertised version that the kubelet knows; v1 if there is none, so that other checks can run."""
-    return next((version for version in info.supported_versions if version in VERSIONS), V1)
-
-
-def _process_ended(process: Process, when: str) -> str:
+def _process_ended(process: InstanceProcess, when: str) -> str:
     return f"the driver's process {process.exit_reason()}{when}; last lines of its output:\n{process.log()}"

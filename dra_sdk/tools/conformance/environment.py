@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,88 +28,48 @@ _NAMESPACES: Final = "/api/v1/namespaces"
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
 
-class ApiServer:
-    """The requests that the kit sends to the API server. Each method may raise ApiError."""
+class KitClient:
+    """The requests that the kit sends to the API server. Each method may raise ApiError.
+
+    client: for what needs no method here.
+    """
 
     def __init__(self, client: KubeClient) -> None:
-        self._client = client
+        self.client = client
 
     def close(self) -> None:
         """Close idle connections."""
-        self._client.close()
+        self.client.close()
 
     def version(self) -> str:
         """Return the server's version, such as v1.36.3."""
-        return str(self._client.get("/version").get("gitVersion", "unknown"))
+        return str(self.client.get("/version").get("gitVersion", "unknown"))
 
     def slices(self, driver: str) -> list[JSON]:
-        """All ResourceSlices of a driver, sorted by name."""
-        listed = self._client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
+        """Return all ResourceSlices of a driver, sorted by name."""
+        listed = self.client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
         return sorted(listed["items"], key=lambda raw_slice: str(raw_slice["metadata"]["name"]))
-
-    def create_slice(self, body: JSON) -> JSON:
-        """Create a ResourceSlice."""
-        return self._client.create(paths.resource_slices(), body)
-
-    def delete_slice(self, name: str) -> None:
-        """Delete a ResourceSlice; no error if it does not exist."""
-        self._delete(paths.resource_slice(name))
-
-    def claims(self) -> list[JSON]:
-        """Return the ResourceClaims of all namespaces."""
-        listed: list[JSON] = self._client.list(paths.resource_claims())["items"]
-        return listed
-
-    def claim(self, namespace: str, name: str) -> JSON:
-        """One ResourceClaim; NotFoundError if it does not exist."""
-        return self._client.get(paths.resource_claim(namespace, name))
-
-    def create_claim(self, body: JSON) -> JSON:
-        """Create a ResourceClaim."""
-        return self._client.create(paths.resource_claims(body["metadata"]["namespace"]), body)
-
-    def update_claim_status(self, claim: JSON) -> JSON:
-        """Write the status of a ResourceClaim."""
-        metadata = claim["metadata"]
-        return self._client.update(paths.resource_claim_status(metadata["namespace"], metadata["name"]), claim)
-
-    def delete_claim(self, namespace: str, name: str) -> None:
-        """Delete a ResourceClaim; no error if it does not exist."""
-        self._delete(paths.resource_claim(namespace, name))
-
-    def node(self, name: str) -> JSON:
-        """One Node; NotFoundError if it does not exist."""
-        return self._client.get(paths.node(name))
 
     def create_node(self, name: str) -> None:
         """Create a Node that is unschedulable."""
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         metadata = {"name": name, "labels": labels}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}}
-        self._client.create("/api/v1/nodes", body)
-
-    def delete_node(self, name: str) -> None:
-        """Delete a Node; no error if it does not exist."""
-        self._delete(paths.node(name))
+        self.client.create(paths.nodes(), body)
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace whose claims may request admin access."""
         metadata = {"name": name, "labels": {_ADMIN_ACCESS: "true"}}
-        self._client.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        self.client.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
-    def delete_namespace(self, name: str) -> None:
-        """Delete a namespace; no error if it does not exist."""
-        self._delete(f"{_NAMESPACES}/{paths.segment(name)}")
-
-    def _delete(self, path: str) -> None:
-        try:
-            self._client.delete(path)
-        except NotFoundError:
-            return
+    def delete(self, path: str) -> None:
+        """Delete an object; no error if it does not exist."""
+        with suppress(NotFoundError):
+            self.client.delete(path)
 
 
 @dataclass(frozen=True)
-class Environment:
+class NodeEnvironment:
     """One node and its API server.
 
     api: the API server.
@@ -124,7 +84,7 @@ class Environment:
     requests: returns the requests that others than the kit sent, oldest first; None unless the server is embedded.
     """
 
-    api: ApiServer
+    api: KitClient
     node_name: str
     namespace: str
     registry_dir: Path
@@ -149,14 +109,14 @@ class Environment:
 @contextmanager
 def embedded_environment(
     node_name: str = "node-1", *, tls: bool = True, host_root: Path = Path("/")
-) -> Iterator[Environment]:
+) -> Iterator[NodeEnvironment]:
     """Provide an API server in this process, by default over HTTPS with a token for Go clients, and new directories."""
     cluster = EmbeddedCluster(node_name, tls=tls, token=uuid.uuid4().hex if tls else None)
     with cluster:
         cluster.kubelet.stop()  # the kit itself is the kubelet
         with _connected(cluster.kubeconfig) as (api, namespace):
             log = cluster.server.log
-            yield Environment(
+            yield NodeEnvironment(
                 api,
                 node_name,
                 namespace,
@@ -171,7 +131,9 @@ def embedded_environment(
 
 
 @contextmanager
-def cluster_environment(kubeconfig: Path, *, node_name: str = "", host_root: Path = Path("/")) -> Iterator[Environment]:
+def cluster_environment(
+    kubeconfig: Path, *, node_name: str = "", host_root: Path = Path("/")
+) -> Iterator[NodeEnvironment]:
     """Provide an existing API server and new directories; without `node_name` a Node is created for the run."""
     with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder, _connected(kubeconfig) as (api, namespace):
         root = Path(folder)
@@ -180,15 +142,13 @@ def cluster_environment(kubeconfig: Path, *, node_name: str = "", host_root: Pat
         for directory in (plugins, registry, *cdi):
             directory.mkdir(parents=True)
         name = node_name or f"{PREFIX}-{uuid.uuid4().hex[:8]}"
-        if not node_name:
-            api.create_node(name)
-        try:
-            yield Environment(
+        with ExitStack() as stack:
+            if not node_name:
+                api.create_node(name)
+                stack.callback(api.delete, paths.node(name))
+            yield NodeEnvironment(
                 api, name, namespace, registry, plugins, cdi, kubeconfig, host_root, nri_socket=root / NRI_SOCKET
             )
-        finally:
-            if not node_name:
-                api.delete_node(name)
 
 
 @contextmanager
@@ -199,27 +159,25 @@ def node_environment(
     cdi_dirs: tuple[Path, ...],
     *,
     host_root: Path = Path("/"),
-) -> Iterator[Environment]:
+) -> Iterator[NodeEnvironment]:
     """Provide an existing node with a running driver."""
     if not registry_dir.is_dir():
         raise SettingsError(f"{registry_dir} is not a directory; it must be the kubelet's plugins_registry")
     plugins = registry_dir.parent / "plugins"
     with _connected(kubeconfig) as (api, namespace):
-        yield Environment(api, node_name, namespace, registry_dir, plugins, cdi_dirs, kubeconfig, host_root)
+        yield NodeEnvironment(api, node_name, namespace, registry_dir, plugins, cdi_dirs, kubeconfig, host_root)
 
 
 @contextmanager
-def _connected(kubeconfig: Path | None) -> Iterator[tuple[ApiServer, str]]:
+def _connected(kubeconfig: Path | None) -> Iterator[tuple[KitClient, str]]:
     """Provide the API server, and a namespace that exists as long as the context."""
-    api = ApiServer(KubeClient.connect(kubeconfig, agent=USER_AGENT))
     namespace = f"{PREFIX}-{uuid.uuid4().hex[:8]}"
-    try:
-        api.create_namespace(namespace)
+    with closing(KitClient(KubeClient.connect(kubeconfig, agent=USER_AGENT))) as api:
         try:
-            yield api, namespace
-        finally:
-            api.delete_namespace(namespace)
-    except ApiError as error:
-        raise SettingsError(f"the kit needs the API server for claims and slices: {error}") from error
-    finally:
-        api.close()
+            api.create_namespace(namespace)
+            try:
+                yield api, namespace
+            finally:
+                api.delete(f"{_NAMESPACES}/{paths.segment(namespace)}")
+        except ApiError as error:
+            raise SettingsError(f"the kit needs the API server for claims and slices: {error}") from error

@@ -15,30 +15,19 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.conformance.environment import Environment
+from dra_sdk.tools.conformance.environment import NodeEnvironment
 
-PLACEHOLDERS: Final = (
-    "kubeconfig",
-    "kubelet_dir",
-    "registry_dir",
-    "plugins_dir",
-    "cdi_dir",
-    "node_name",
-    "host_root",
-    "nri_socket",
-    "pod_uid",
-)
 LOG_LINES: Final = 15
 LOG_BYTES: Final = 16 * 1024
 FIXED_POD_UID: Final = "6c1c0a52-7a3a-4d0c-9b1e-0d7a5b0c9f11"
 """The pod UID for a command with {pod_uid} outside of rolling updates. It stays the same over restarts."""
 
 
-class Process(Protocol):
+class InstanceProcess(Protocol):
     """One running instance of a driver."""
 
     def exit_reason(self) -> str:
-        """How the process ended, in words; empty while it runs."""
+        """Return how the process ended, in words; empty while it runs."""
 
     def terminate(self, timeout: float) -> bool:
         """Send SIGTERM and wait; after `timeout` seconds kill the process and return False."""
@@ -60,12 +49,12 @@ class Launcher(Protocol):
     def concurrent(self) -> bool:
         """Whether two instances can run at once, each with the UID of its pod."""
 
-    def start(self, environment: Environment, pod_uid: str) -> Process:
+    def start(self, environment: NodeEnvironment, pod_uid: str) -> InstanceProcess:
         """Start an instance; `pod_uid` is empty unless the driver is to expect a second instance."""
 
 
 class CommandLauncher:
-    """Starts a command line, in which `{name}` stands for each of PLACEHOLDERS.
+    """Starts a command line, in which `{name}` stands for each name of `_values`.
 
     The environment has the same values, as the variables that drivers commonly read.
     """
@@ -80,7 +69,7 @@ class CommandLauncher:
 
     @classmethod
     def parse(cls, text: str) -> CommandLauncher:
-        """From a command line, split as a shell would split it."""
+        """Parse a command line, split as a shell would split it."""
         try:
             return cls(shlex.split(text))
         except ValueError as error:
@@ -91,7 +80,7 @@ class CommandLauncher:
         """Whether the driver can be given the UID of its pod."""
         return self._has_pod_uid or self._pod_uid_arguments is not None
 
-    def command(self, environment: Environment, pod_uid: str) -> list[str]:
+    def command(self, environment: NodeEnvironment, pod_uid: str) -> list[str]:
         """Return the command line of an instance."""
         values = self._values(environment, pod_uid)
         command = self._command
@@ -99,13 +88,24 @@ class CommandLauncher:
             command = [*command, *self._pod_uid_arguments]
         return [_filled(part, values) for part in command]
 
-    def start(self, environment: Environment, pod_uid: str) -> Process:
+    def start(self, environment: NodeEnvironment, pod_uid: str) -> InstanceProcess:
         """Start an instance; SettingsError if the command cannot be run."""
         variables = _variables(self._values(environment, pod_uid))
         return ChildProcess(self.command(environment, pod_uid), {**os.environ, **variables})
 
-    def _values(self, environment: Environment, pod_uid: str) -> dict[str, str]:
-        return _placeholder_values(environment, pod_uid or (FIXED_POD_UID if self._has_pod_uid else ""))
+    def _values(self, environment: NodeEnvironment, pod_uid: str) -> dict[str, str]:
+        """Return the value of each placeholder."""
+        return {
+            "kubeconfig": str(environment.kubeconfig or ""),
+            "kubelet_dir": str(environment.kubelet_dir),
+            "registry_dir": str(environment.registry_dir),
+            "plugins_dir": str(environment.plugins_dir),
+            "cdi_dir": str(environment.cdi_dir),
+            "node_name": environment.node_name,
+            "host_root": str(environment.host_root),
+            "nri_socket": str(environment.nri_socket),
+            "pod_uid": pod_uid or (FIXED_POD_UID if self._has_pod_uid else ""),
+        }
 
 
 class ChildProcess:
@@ -123,7 +123,7 @@ class ChildProcess:
             raise SettingsError(f"cannot run {command[0]}: {error.strerror}") from error
 
     def exit_reason(self) -> str:
-        """How it ended; empty while it runs."""
+        """Return how it ended; empty while it runs."""
         status = self._process.poll()
         if status is None:
             return ""
@@ -198,20 +198,6 @@ def sdk_launcher(driver: str) -> CommandLauncher:
     return CommandLauncher([*command, "--host-root={host_root}"], pod_uid_arguments=["--pod-uid={pod_uid}"])
 
 
-def _placeholder_values(environment: Environment, pod_uid: str) -> dict[str, str]:
-    return {
-        "kubeconfig": str(environment.kubeconfig or ""),
-        "kubelet_dir": str(environment.kubelet_dir),
-        "registry_dir": str(environment.registry_dir),
-        "plugins_dir": str(environment.plugins_dir),
-        "cdi_dir": str(environment.cdi_dir),
-        "node_name": environment.node_name,
-        "host_root": str(environment.host_root),
-        "nri_socket": str(environment.nri_socket),
-        "pod_uid": pod_uid,
-    }
-
-
 def _variables(values: dict[str, str]) -> dict[str, str]:
     named = {
         "KUBECONFIG": values["kubeconfig"],
@@ -227,6 +213,6 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
 
 
 def _filled(part: str, values: dict[str, str]) -> str:
-    for name in PLACEHOLDERS:
-        part = part.replace(f"{{{name}}}", values[name])
+    for name, value in values.items():
+        part = part.replace(f"{{{name}}}", value)
     return part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -48,27 +48,20 @@ class NriNode:
 
     A new runtime starts while the driver does not run, so only a check of reconnection needs the plugin to connect
     twice.
+
+    runtime: the runtime that was started last.
+    wire: what the plugin and the runtime have sent each other since `start`.
     """
+
+    runtime: NriRuntime
+    wire: NriWire
 
     def __init__(self, driver: DriverUnderTest) -> None:
         self._driver = driver
         self._numbers = count(1)
-        self._runtime: NriRuntime | None = None
-        self._wire: NriWire | None = None
+        self._running = ExitStack()
 
     # -- the runtime
-
-    @property
-    def runtime(self) -> NriRuntime:
-        """The runtime that was started last."""
-        assert self._runtime
-        return self._runtime
-
-    @property
-    def wire(self) -> NriWire:
-        """What the plugin and the runtime have sent each other since `start`."""
-        assert self._wire
-        return self._wire
 
     def start(
         self,
@@ -87,7 +80,7 @@ class NriNode:
         path, timeouts = self._driver.environment.nri_socket, self._driver.timeouts
         path.parent.mkdir(parents=True, exist_ok=True)
         inner = path.with_name("runtime.sock")
-        self._runtime = NriRuntime(
+        self.runtime = NriRuntime(
             inner,
             nri_version=nri_version,
             registration_timeout=timeouts.nri_registration,
@@ -95,24 +88,20 @@ class NriNode:
             part=part,
             configure_first=hold_reply,
         )
-        self._wire = NriWire(path, inner, self._driver.recorder, small_frames=small_frames)
-        self._runtime.start()
-        self._wire.start()
+        self.wire = NriWire(path, inner, self._driver.recorder, small_frames=small_frames)
+        self._running.callback(self.runtime.stop)
+        self._running.callback(self.wire.stop)
+        self.runtime.start()
+        self.wire.start()
 
     def stop(self) -> None:
         """Stop the runtime."""
-        self.shut()
-        if self._runtime:
-            self._runtime.stop()
-
-    def shut(self) -> None:
-        """Close the socket to the plugin."""
-        if self._wire:
-            self._wire.stop()
+        self._running.close()
 
     def restart(self, gap: float) -> None:
         """Stop the runtime, and start it with the same pods and containers after `gap` seconds."""
-        self.stop()
+        self.wire.stop()
+        self.runtime.stop()
         wait_until(lambda: self._driver.crash, gap)
         self.runtime.start()
         self.wire.start()
@@ -134,8 +123,13 @@ class NriNode:
         self._driver.kill()
         wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
 
+    def restart_driver(self) -> None:
+        """End the driver with SIGKILL, and start it again."""
+        self.kill_driver()
+        self.connect()
+
     def reconnected(self) -> bool:
-        """Whether the plugin is synchronized again, within the time for it."""
+        """Return whether the plugin is synchronized again, within the time for it."""
         wait_until(lambda: self.runtime.plugins or self._driver.crash, self._driver.timeouts.nri_reconnect)
         return bool(self.runtime.plugins)
 
@@ -155,7 +149,7 @@ class NriNode:
         return [*self.wire.problems, *map(str, self.runtime.problems)]
 
     def expect_no_problem(self) -> None:
-        """CheckFailedError if the runtime has refused or closed the plugin, or the driver's process has ended."""
+        """Raise CheckFailedError if the runtime has refused or closed the plugin, or the driver's process has ended."""
         problems = "; ".join(self.problems)
         expect(not self._driver.crash, self._driver.crash)
         expect(not problems, f"the runtime refuses or closes the plugin: {problems}")
@@ -165,11 +159,10 @@ class NriNode:
 
         There is a socket all the time, so a plugin that gives up after some attempts has one for each kind.
         """
-        listener = listen(self._driver.environment.nri_socket)
-        self.wire.stop(replaced=True)
-        wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
-        listener.settimeout(self._driver.timeouts.nri_reconnect)
-        try:
+        with listen(self._driver.environment.nri_socket) as listener:
+            self.wire.stop(replaced=True)
+            wait_until(lambda: not self.runtime.plugins, self._driver.timeouts.nri_connect)
+            listener.settimeout(self._driver.timeouts.nri_reconnect)
             for number, kind in enumerate(kinds, 1):
                 try:
                     plugin, _ = listener.accept()
@@ -180,58 +173,53 @@ class NriNode:
                 with plugin:
                     kind(plugin)
                     _wait_closed(plugin, self._driver.timeouts.settle)
-        finally:
-            listener.close()
 
     # -- calls of the kit
 
     @property
     def events(self) -> frozenset[Event]:
         """What the plugin has subscribed to."""
-        masks = [call.answer.events for call in self.wire.calls if call.method == "Configure"]
+        masks = [call.answer.events for call in self.calls("Configure")]
         return (subscribed(masks[-1]) or frozenset(Event)) if masks else frozenset()
+
+    def calls(self, method: str) -> list[NriCall]:
+        """Return the answered calls of a method since `start`."""
+        return [call for call in self.wire.calls if call.method == method]
 
     def call(self, method: str, request: bytes) -> NriCall:
         """Call a method of the plugin; CheckFailedError if it does not answer."""
-        answer = self.wire.call(method, request, self._driver.timeouts.nri_request)
-        if answer is None:
-            raise CheckFailedError(f"the plugin does not answer {method[:40]}")
-        return answer
+        before = len(self.calls(method))
+        with suppress(NriError):  # an error is an answer too
+            self.runtime.call(method, request)
+        answers = self.calls(method)[before:]
+        expect(answers, f"the plugin does not answer {method[:40]}")
+        return answers[0]
 
     # -- pods and containers
 
-    def container(self, edits: JSON | None = None, *, name: str = "app", pod: str = "") -> pb.Container:
-        """Return a container that is not created yet, of a new pod unless `pod` names one; `edits`: CDI's OCI spec."""
+    def container(self, edits: JSON | None = None) -> pb.Container:
+        """Return a container of a new pod, not created yet, to which CDI has added the OCI spec `edits`."""
         number = next(self._numbers)
-        if not pod:
-            pod = f"{_ANY_ID + number:064x}"
-            self._ask(
-                self.runtime.run_pod,
-                pb.PodSandbox(
-                    id=pod,
-                    name=f"pod-{number}",
-                    uid=f"00000000-0000-4000-8000-{number:012}",
-                    namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
-                ),
-            )
+        pod = pb.PodSandbox(
+            id=f"{_ANY_ID + number:064x}",
+            name=f"pod-{number}",
+            uid=f"00000000-0000-4000-8000-{number:012}",
+            namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
+        )
+        self._ask(self.runtime.run_pod, pod)
         edits = edits or {}
         made = pb.Container(
             id=f"{2 * _ANY_ID + number:064x}",
-            pod_sandbox_id=pod,
-            name=name,
-            labels={"io.kubernetes.container.name": name},
+            pod_sandbox_id=pod.id,
+            name="app",
+            labels={"io.kubernetes.container.name": "app"},
             annotations={"conformance.example.com/kept": "yes"},
             args=["/app"],
             env=["PATH=/bin", "HOME=/root", *((edits.get("process") or {}).get("env") or ())],
         )
         made.mounts.add(destination="/etc/hosts", source="/etc/hosts", type="bind", options=["rbind", "ro"])
         for mount in edits.get("mounts") or ():
-            made.mounts.add(
-                destination=mount["destination"],
-                source=mount.get("source", ""),
-                type=mount.get("type", ""),
-                options=mount.get("options") or (),
-            )
+            made.mounts.add(**mount)
         resources = made.linux.resources
         resources.cpu.shares.value = 1024
         resources.memory.limit.value = _MEMORY
@@ -283,7 +271,7 @@ class NriNode:
             raise CheckFailedError(str(error)) from error
 
     def updates(self) -> Iterator[Update]:
-        """All updates of containers that the plugin has asked for since `start`."""
+        """Yield all updates of containers that the plugin has asked for since `start`."""
         for call in self.wire.calls:
             if call.method == "UpdateContainers":
                 updates: Sequence[Any] = pb.UpdateContainersRequest.FromString(call.request).update
@@ -294,12 +282,10 @@ class NriNode:
 
     def adjustment(self, container: pb.Container) -> pb.ContainerAdjustment:
         """Return what the plugin has adjusted in a container when it was created; an empty one if nothing."""
-        for call in self.wire.calls:
-            if call.method == "CreateContainer":
-                asked = pb.CreateContainerRequest.FromString(call.request).container.id
-                if asked == container.id:
-                    adjustment: pb.ContainerAdjustment = call.answer.adjust
-                    return adjustment
+        for call in self.calls("CreateContainer"):
+            if pb.CreateContainerRequest.FromString(call.request).container.id == container.id:
+                adjustment: pb.ContainerAdjustment = call.answer.adjust
+                return adjustment
         return pb.ContainerAdjustment()
 
     def _ask(self, event: Callable[[Any], Any], argument: Any) -> Any:
@@ -314,11 +300,9 @@ class NriNode:
 def _wait_closed(plugin: socket.socket, seconds: float) -> None:
     """Read until the plugin closes the connection, or for so long."""
     plugin.settimeout(seconds)
-    try:
+    with suppress(OSError):  # it has not closed it in time, or with an error
         while plugin.recv(_READ):
             continue
-    except OSError:
-        return  # it has not closed it in time, or with an error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Between an NRI plugin and the kit's container runtime: records their calls, and makes calls of its own.
+"""Between an NRI plugin and the kit's container runtime: records their calls.
 
 The plugin connects to a socket here, and each connection is passed on to the socket of the runtime. Messages are
 passed on unchanged. Towards the plugin they are cut into frames as containerd cuts them, or into small ones.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
-from itertools import count, cycle
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic, sleep
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError, Message
 
 from dra_sdk.errors import NriError
-from dra_sdk.node.nri.events import BY_METHOD, PLUGIN
+from dra_sdk.node.nri.events import BY_METHOD
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, frames
 from dra_sdk.node.nri.ttrpc import MAX_DATA, REQUEST, Code, FrameDecoder, TtrpcFrame, encode
 from dra_sdk.tools.conformance.outcomes import Recorder
@@ -80,7 +80,7 @@ class NriCall(NamedTuple):
         return "OK" if self.code == Code.OK else f"{name}: {self.message}"
 
     def exchange(self) -> Exchange:
-        """For a report; long messages are left out."""
+        """Return the call for a report; long messages are left out."""
         request, response = _MESSAGES.get(self.method, (pb.Empty, pb.Empty))
         answer = _shown(response, self.response) if self.code == Code.OK else self.status
         return Exchange(self.method, _shown(request, self.request), answer, self.ended - self.began)
@@ -104,7 +104,6 @@ class NriWire:
         self.connected: list[float] = []
         self.problems: list[str] = []
         self.longest = 0
-        self._lock = Lock()
         self._connections: list[_Connection] = []
         self._listener: socket.socket | None = None
         self._thread: Thread | None = None
@@ -132,14 +131,6 @@ class NriWire:
             connection.join()
         self._connections.clear()
 
-    def call(self, method: str, request: bytes, timeout: float, service: str = PLUGIN) -> NriCall | None:
-        """Call a method of the plugin that connected last; None if it does not answer within `timeout` seconds."""
-        with self._lock:
-            if not self._connections:
-                return None
-            connection = self._connections[-1]
-        return connection.call(service, method, request, timeout)
-
     def answered(self, call: NriCall) -> None:
         """Record a call that was answered."""
         self.calls.append(call)
@@ -161,8 +152,7 @@ class NriWire:
                 runtime.close()
                 continue
             connection = _Connection(self, plugin, runtime, small=self._small)
-            with self._lock:
-                self._connections.append(connection)
+            self._connections.append(connection)
             connection.start()
 
 
@@ -173,10 +163,6 @@ class _Connection:
         self._wire, self._plugin, self._runtime = wire, plugin, runtime
         self._cut = _small_frames if small else _go_frames
         self._lock = Lock()
-        self._writing = Lock()
-        self._streams = count(1, 2)  # of calls to the plugin: those of the runtime, and those of the kit
-        self._passed_on: dict[int, int] = {}  # the runtime's number of a stream
-        self._own: dict[int, Future[NriCall]] = {}
         self._open: dict[tuple[int, int], tuple[str, bytes, float]] = {}
         self._threads = [
             Thread(target=self._pass_on, args=args, name="nri-wire", daemon=True)
@@ -188,36 +174,15 @@ class _Connection:
             thread.start()
 
     def close(self) -> None:
-        for future in list(self._own.values()):
-            future.cancel()
         for side in (self._plugin, self._runtime):
-            try:
+            with suppress(OSError):  # closed by the other side
                 side.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # closed by the other side
 
     def join(self) -> None:
         for thread in self._threads:
             thread.join(_JOIN)
         self._plugin.close()
         self._runtime.close()
-
-    def call(self, service: str, method: str, request: bytes, timeout: float) -> NriCall | None:
-        future: Future[NriCall] = Future()
-        data = ttrpc.Request(service=service, method=method, payload=request, timeout_nano=int(timeout * 1e9))
-        with self._writing:
-            with self._lock:
-                stream = next(self._streams)
-                self._own[stream] = future
-                self._open[PLUGIN_SERVICE, stream] = (method, request, monotonic())
-            try:
-                self._write_to_plugin(PLUGIN_SERVICE, TtrpcFrame(stream, REQUEST, data.SerializeToString()))
-            except OSError:
-                return None  # the connection has ended
-        try:
-            return future.result(timeout)
-        except (TimeoutError, CancelledError):
-            return None
 
     def _pass_on(self, source: socket.socket, handle: Callable[[int, TtrpcFrame], None]) -> None:
         """Read whole frames of the multiplexer until one side ends."""
@@ -249,49 +214,31 @@ class _Connection:
         if frame.rejected:
             raise NriError(f"a message has {frame.rejected} bytes, more than {MAX_DATA}")
         self._wire.longest = max(self._wire.longest, len(frame.data) + _TTRPC.size)
-        if frame.kind == REQUEST:
-            self._asked(service, frame)
-        elif call := self._answered(service, frame):
-            if (own := self._own.pop(frame.stream, None)) and own.set_running_or_notify_cancel():
-                own.set_result(call)
-                return
-            frame = frame._replace(stream=self._passed_on.pop(frame.stream, frame.stream))
+        self._record(service, frame)
         self._runtime.sendall(b"".join(frames(service, encode(frame), PLUGIN_FRAME)))
 
     def _from_runtime(self, service: int, frame: TtrpcFrame) -> None:
-        with self._writing:
-            if frame.kind == REQUEST:
-                with self._lock:
-                    stream = next(self._streams)
-                    self._passed_on[stream] = frame.stream
-                frame = frame._replace(stream=stream)
-                self._asked(service, frame)
-            else:
-                self._answered(service, frame)
-            self._write_to_plugin(service, frame)
-
-    def _write_to_plugin(self, service: int, frame: TtrpcFrame) -> None:
+        self._record(service, frame)
         for number, piece in enumerate(self._cut(encode(frame)), 1):
             self._plugin.sendall(_MUX.pack(service, len(piece)) + piece)
             if number % _BURST == 0:
                 sleep(_PAUSE)
 
-    def _asked(self, service: int, frame: TtrpcFrame) -> None:
-        request = ttrpc.Request.FromString(frame.data)
-        with self._lock:
-            self._open[service, frame.stream] = (request.method, request.payload, monotonic())
-
-    def _answered(self, service: int, frame: TtrpcFrame) -> NriCall | None:
+    def _record(self, service: int, frame: TtrpcFrame) -> None:
+        """Remember a request, or record the call that a response ends."""
+        key = service, frame.stream
+        if frame.kind == REQUEST:
+            request = ttrpc.Request.FromString(frame.data)
+            with self._lock:
+                self._open[key] = request.method, request.payload, monotonic()
+            return
         response = ttrpc.Response.FromString(frame.data)
         with self._lock:
-            found = self._open.pop((service, frame.stream), None)
-        if found is None:
-            return None
-        method, request, began = found
-        status = response.status
-        call = NriCall(method, request, response.payload, status.code, status.message, began, monotonic())
-        self._wire.answered(call)
-        return call
+            opened = self._open.pop(key, None)
+        if opened is not None:
+            method, payload, began = opened
+            code, message = response.status.code, response.status.message
+            self._wire.answered(NriCall(method, payload, response.payload, code, message, began, monotonic()))
 
 
 class _GoReader:
@@ -338,7 +285,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def _go_frames(message: bytes) -> Iterator[bytes]:
-    """As containerd: 4096 bytes, which its buffer holds, and the rest."""
+    """Cut as containerd: 4096 bytes, which its buffer holds, and the rest."""
     yield message[:PLUGIN_FRAME]
     for start in range(PLUGIN_FRAME, len(message), MAX_FRAME):
         yield message[start : start + MAX_FRAME]

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from dra_sdk.tools.simulator.kubelet.calls import Exchange
+from dra_sdk.tools.simulator.kubelet.calls import CallResult, Exchange
 
 RECORDED = 8
 """Number of calls that are kept as evidence for one check."""
@@ -35,6 +35,11 @@ def expect(condition: object, reason: str, **evidence: Any) -> None:
     """Raise CheckFailedError unless the condition is true."""
     if not condition:
         raise CheckFailedError(reason, **evidence)
+
+
+def expect_ok(answer: CallResult, call: str) -> None:
+    """Raise CheckFailedError with the name of a call unless its answer is OK."""
+    expect(answer.ok, f"{call}: {answer.status}")
 
 
 class Recorder:

@@ -9,5 +9,5 @@ from collections.abc import Callable
 
 
 def test_conformance(dra_check: Callable[[], None]) -> None:
-    """The driver keeps the contract of this check."""
+    """Check that the driver keeps the contract of this check."""
     dra_check()

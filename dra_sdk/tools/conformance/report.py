@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from dra_sdk.texts import counted
+from dra_sdk.texts import counted, printable
 from dra_sdk.tools.conformance.check import Result, Severity, Status
 from dra_sdk.tools.conformance.checks import BY_LEVEL
 
@@ -50,9 +50,9 @@ class Report:
     strict: bool = False
 
     def count(self, status: Status, severity: Severity | None = None) -> int:
-        """How many checks have this status."""
-        counts = Counter((result.status, result.check.severity) for result in self.results)
-        return sum(number for (one, two), number in counts.items() if one is status and severity in {None, two})
+        """Return how many checks have this status."""
+        wanted = set(Severity) if severity is None else {severity}
+        return sum(result.status is status and result.check.severity in wanted for result in self.results)
 
     def score(self, severity: Severity) -> str:
         """Return passed checks of those that passed or failed, such as `60/61`."""
@@ -117,8 +117,8 @@ def failure_lines(result: Result) -> Iterator[str]:
     yield from _wrapped(f"contract: {check.contract}", "  ")
     yield from _wrapped(f"source: {check.source}", "  ")
     first, *others = result.reason.splitlines() or ["(no reason)"]
-    yield from _wrapped(f"found: {_printable(first)}", "  ")
-    yield from (f"    {_printable(line)}" for line in others)
+    yield from _wrapped(f"found: {printable(first)}", "  ")
+    yield from (f"    {printable(line)}" for line in others)
     for name, value in result.evidence:
         yield from _wrapped(f"{name}: {_shortened(value)}", "    ")
 
@@ -129,7 +129,7 @@ def _row(result: Result) -> Iterator[str]:
         word = "failed"
     yield f"  {result.check.id:<11}{word:<9}{result.check.severity:<8}{result.check.title}"
     if result.status in {Status.NOT_APPLICABLE, Status.NOT_RUN}:
-        yield from _wrapped(_printable(result.reason.partition("\n")[0]), " " * 30)
+        yield from _wrapped(printable(result.reason.partition("\n")[0]), " " * 30)
 
 
 def _score_lines(report: Report) -> Iterator[str]:
@@ -149,13 +149,8 @@ def _wrapped(text: str, indent: str) -> Iterator[str]:
 
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = _printable(" ".join(text.split()))
+    text = printable(" ".join(text.split()))
     return text if len(text) <= EVIDENCE_LENGTH else f"{text[:EVIDENCE_LENGTH]}…"
-
-
-def _printable(text: str) -> str:
-    """Return the text on one line, with control characters escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 # -- JSON
@@ -204,17 +199,10 @@ def junit_document(report: Report) -> str:
     the driver does not conform.
     """
     root = ET.Element("testsuites", name="dra-sdk conformance", time=f"{report.seconds:.3f}")
-    for level, results in _by_level(report.results).items():
-        root.append(_suite(level, results, report))
+    for level, results in groupby(report.results, lambda result: result.check.level):
+        root.append(_suite(level, list(results), report))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _by_level(results: Iterable[Result]) -> dict[str, list[Result]]:
-    levels: dict[str, list[Result]] = {}
-    for result in results:
-        levels.setdefault(result.check.level, []).append(result)
-    return levels
 
 
 def _suite(level: str, results: Sequence[Result], report: Report) -> ET.Element:
@@ -253,5 +241,5 @@ def _case(result: Result, *, strict: bool) -> ET.Element:
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML does not allow."""
+    """Return the text without the characters that XML does not allow."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

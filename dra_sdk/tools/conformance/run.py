@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.tools.conformance.cdi import CdiView
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.claims import Claims, TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest, Instance
-from dra_sdk.tools.conformance.environment import ApiServer, Environment
+from dra_sdk.tools.conformance.environment import KitClient, NodeEnvironment
 from dra_sdk.tools.conformance.nri_node import NEWEST, NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse, ClaimsResponse
 
+UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
+"""A message with field 1023, length-delimited."""
 SETTLED: Final = 0.3
 """Slices that have not changed for so many seconds are settled."""
 _INTERVAL: Final = 0.1
@@ -44,8 +48,8 @@ class Run:
     nri: NriNode | None = None
 
     def __post_init__(self) -> None:
-        self.environment: Environment = self.driver.environment
-        self.api: ApiServer = self.environment.api
+        self.environment: NodeEnvironment = self.driver.environment
+        self.api: KitClient = self.environment.api
         self.claims = Claims(self.driver, self.template, shared_node=self.shared_node)
         self.cdi = CdiView(self.environment.cdi_dirs, self.environment.host_root, self.environment.kubelet_dir)
 
@@ -65,6 +69,12 @@ class Run:
         """Prepare claims in one call, which must succeed for the kubelet; return the entries by UID."""
         return accepted(self.driver.prepare([claim.ref for claim in claims]), claims)
 
+    def prepared(self, claim: TestClaim | None = None) -> TestClaim:
+        """Prepare a claim, by default one for the first free device; return it."""
+        claim = claim or self.claims.create_one()
+        self.prepare(claim)
+        return claim
+
     def prepare_one(self, claim: TestClaim, version: str = "") -> ClaimResponse:
         """Prepare one claim, which must succeed for the kubelet; return its entry."""
         return accepted(self.driver.prepare([claim.ref], version), [claim])[claim.ref.uid]
@@ -73,10 +83,10 @@ class Run:
         """Unprepare claims in one call, which must succeed for the kubelet."""
         accepted(self.driver.unprepare([claim.ref for claim in claims]), claims)
 
-    def expect_refused(self, claim: TestClaim, reason: str) -> None:
-        """Prepare a claim, which must fail; `reason` is what the report says otherwise."""
-        answer = self.driver.prepare([claim.ref])
-        expect(answer.refuses(claim.ref), reason, entries=answer.encoded())
+    def expect_refused(self, ref: ClaimRef, reason: str, *others: ClaimRef) -> None:
+        """Prepare a claim, in one call with others, which must fail; `reason` is what the report says otherwise."""
+        answer = self.driver.prepare([*others, ref])
+        expect(answer.refuses(ref), reason, entries=answer.encoded())
 
     # -- slices
 
@@ -126,7 +136,7 @@ class Run:
         return written
 
     def expect_defined(self, cdi_ids: Sequence[str], when: str = "") -> None:
-        """Every CDI ID must be defined by a spec; `when` completes the reason in the report."""
+        """Expect a spec to define every CDI ID; `when` completes the reason in the report."""
         missing = self.cdi.unresolved(cdi_ids)
         expect(not missing, f"no spec defines {', '.join(missing)}{when and ' '}{when}")
 
@@ -168,6 +178,18 @@ class Run:
         return claim, self.container(self.cdi_ids(self.prepare_one(claim)))
 
 
+@contextmanager
+def placed_files(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Write files, and remove them at the end of the context."""
+    try:
+        for path, content in contents.items():
+            path.write_bytes(content)
+        yield
+    finally:
+        for path in contents:
+            path.unlink(missing_ok=True)
+
+
 def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, ClaimResponse]:
     """Return the entries of an answer that the kubelet accepts; else CheckFailedError with the kubelet's reason."""
     if problem := answer.problem([claim.ref for claim in claims]):
@@ -176,6 +198,6 @@ def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, C
 
 
 def slice_versions(slices: list[JSON]) -> list[JSON]:
-    """Name, UID and version of slices."""
+    """Return name, UID and version of slices."""
     keys = ("name", "uid", "resourceVersion")
     return [{key: raw_slice["metadata"].get(key) for key in keys} for raw_slice in slices]

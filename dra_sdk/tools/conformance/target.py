@@ -14,7 +14,7 @@ from dra_sdk.loader import load_driver
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate, read_claim_template
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
 from dra_sdk.tools.conformance.environment import (
-    Environment,
+    NodeEnvironment,
     cluster_environment,
     embedded_environment,
     node_environment,
@@ -74,9 +74,9 @@ class Target:
     def open(self) -> Iterator[Run]:
         """Provide a run until the context ends; SettingsError if the driver or the API server cannot be reached."""
         if sum(map(bool, (self.driver, self.command, self.registry))) != 1:
-            raise SettingsError("give exactly one of a driver's name, a command and a registration directory")
+            raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
         if self.nri and self.registry:
-            raise SettingsError("NRI needs a driver's name or a command: the plugin must connect to the kit's runtime")
+            raise SettingsError("--nri needs --driver or --command: the NRI plugin must connect to the kit's runtime")
         launcher, name = self._launcher()
         template = read_claim_template(self.claim) if self.claim else ClaimTemplate()
         with self._environment() as opened:
@@ -102,7 +102,7 @@ class Target:
         assert self.registry
         return None, self.driver_name or _registered_driver(self.registry, self.timeouts.kubelet)
 
-    def _environment(self) -> AbstractContextManager[Environment]:
+    def _environment(self) -> AbstractContextManager[NodeEnvironment]:
         root = self.host_root
         if self.registry:
             cdi_dirs = (CDI_DIRS[0], self.cdi_dir) if self.cdi_dir else CDI_DIRS
@@ -111,7 +111,7 @@ class Target:
             return cluster_environment(self.kubeconfig, node_name=self.node_name, host_root=root)
         return embedded_environment(self.node_name or "node-1", host_root=root)
 
-    def _published_node(self, environment: Environment) -> str:
+    def _published_node(self, environment: NodeEnvironment) -> str:
         """Return the node that a running driver publishes for; this host if there are several."""
         name = self.driver_name or _registered_driver(environment.registry_dir, self.timeouts.kubelet)
 

@@ -14,7 +14,7 @@ import pytest
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
-from dra_sdk.tools.conformance.environment import USER_AGENT, ApiServer, Environment
+from dra_sdk.tools.conformance.environment import USER_AGENT, KitClient, NodeEnvironment
 from dra_sdk.tools.conformance.nri_node import runtime_for
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import Timeouts
@@ -53,7 +53,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def open_run(cluster: EmbeddedCluster) -> Iterator[OpenRun]:
     """`open_run(faults, timeouts, …)`: a run against a driver with these faults; options as for `Run`."""
     numbers = itertools.count(1)
-    api = ApiServer(KubeClient.connect(cluster.kubeconfig, agent=USER_AGENT))
+    api = KitClient(KubeClient.connect(cluster.kubeconfig, agent=USER_AGENT))
 
     @contextmanager
     def opened(faults: Faults = NONE, timeouts: Timeouts = TIMEOUTS, **options: Any) -> Iterator[Run]:
@@ -76,13 +76,13 @@ def open_run(cluster: EmbeddedCluster) -> Iterator[OpenRun]:
         yield opened
 
 
-def _environment(cluster: EmbeddedCluster, api: ApiServer, namespace: str, root: Path) -> Environment:
+def _environment(cluster: EmbeddedCluster, api: KitClient, namespace: str, root: Path) -> NodeEnvironment:
     folders = [root / name for name in ("k/plugins_registry", "k/plugins", "static", "cdi")]
-    for each in folders:
-        each.mkdir(parents=True)
+    for folder in folders:
+        folder.mkdir(parents=True)
     registry, plugins, static, cdi = folders
     log = cluster.server.log
-    return Environment(
+    return NodeEnvironment(
         api,
         cluster.node_name,
         namespace,
@@ -90,7 +90,7 @@ def _environment(cluster: EmbeddedCluster, api: ApiServer, namespace: str, root:
         plugins,
         (static, cdi),
         cluster.kubeconfig,
-        requests=lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+        requests=lambda: [record for record in log.records() if USER_AGENT not in record.user_agent],
         nri_socket=root / "nri/nri.sock",
     )
 

@@ -23,7 +23,7 @@ def resource_slice(*devices: JSON, generation: int = 1, count: int = 1, pool: st
 
 
 def names(*slices: JSON, **options: Any) -> list[str]:
-    return [each.device for each in allocatable_devices(slices, "node-1", **options)]
+    return [device.device for device in allocatable_devices(slices, "node-1", **options)]
 
 
 def test_devices_for_one_claim_keep_their_order() -> None:
@@ -80,9 +80,9 @@ def test_the_capacity_limits_the_shares_which_come_after_other_devices() -> None
         "allowMultipleAllocations": True,
         "capacity": {"light": {"value": "7", "requestPolicy": POLICY}},
     }
-    found = allocatable_devices([resource_slice(spot, {"name": "plain"})], "node-1")
-    assert [each.device for each in found] == ["spot", "plain", "spot", "spot"]
-    assert found[0] == AllocatableDevice("pool", "spot", shared=True, consumed={"light": "2"})
+    devices = allocatable_devices([resource_slice(spot, {"name": "plain"})], "node-1")
+    assert [device.device for device in devices] == ["spot", "plain", "spot", "spot"]
+    assert devices[0] == AllocatableDevice("pool", "spot", shared=True, consumed={"light": "2"})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.conformance.cdi import CdiView, ContainerEdits
+from dra_sdk.tools.conformance.cdi import CdiView, InjectedEdits
 
 EDITS = {
     "env": ["A=1", "B=2"],
@@ -40,11 +40,11 @@ def test_only_spec_files_are_listed(cdi: CdiView) -> None:
 def test_a_container_gets_the_edits_of_its_devices(cdi: CdiView) -> None:
     write(cdi, "one.json", containerEdits=EDITS)
     assert cdi.unresolved(["a.example.com/gpu=0", "a.example.com/gpu=1"]) == ["a.example.com/gpu=1"]
-    edits = ContainerEdits.of(cdi.container(["a.example.com/gpu=0"]))
-    assert edits == ContainerEdits(("A", "B"), ("/dev/gpu",), ("/usr/lib/gpu",), 1)
+    edits = InjectedEdits.of(cdi.container(["a.example.com/gpu=0"]))
+    assert edits == InjectedEdits(("A", "B"), ("/dev/gpu",), ("/usr/lib/gpu",), 1)
     assert edits.size == (2, 1, 1, 1)
     assert not edits.empty
-    assert ContainerEdits.of({"ociVersion": "1"}).empty
+    assert InjectedEdits.of({"ociVersion": "1"}).empty
 
 
 def test_device_nodes_are_looked_up_under_the_host_root(cdi: CdiView, tmp_path: Path) -> None:

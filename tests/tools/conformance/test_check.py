@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.conformance.check import Level, Requirement, Result, Severity, Status, run_check, run_checks
+from dra_sdk.tools.conformance.check import Level, Need, Result, Severity, Status, run_check, run_checks
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError
 from dra_sdk.tools.conformance.run import Run
 from tests.tools.conformance.conftest import OpenRun
 from tests.tools.conformance.mutants import faults
 
 
-def run_function(run: Run, function: Callable[[Run], None], *requirements: Requirement) -> Result:
+def run_function(run: Run, function: Callable[[Run], None], *requirements: Need) -> Result:
     level = Level("any", "Any")
     level.must("ANY-001", "nowhere", *requirements)(function)
     return run_check(run, level.checks[0])
@@ -28,7 +28,7 @@ def raising(error: Exception) -> Callable[[Run], None]:
 def test_a_level_collects_its_checks() -> None:
     level = Level("colour", "Colours")
 
-    @level.must("COL-001", "somewhere", Requirement.RESTART)
+    @level.must("COL-001", "somewhere", Need.RESTART)
     def is_red(_run: Run) -> None:
         """The driver
         is red."""
@@ -39,7 +39,7 @@ def test_a_level_collects_its_checks() -> None:
 
     must, should = level.checks
     assert (must.id, must.level, must.severity) == ("COL-001", "colour", Severity.MUST)
-    assert must.requirements == {Requirement.RESTART}
+    assert must.requirements == {Need.RESTART}
     assert (must.contract, must.title, must.source) == ("The driver is red.", "is red", "somewhere")
     assert (should.severity, should.requirements) == (Severity.SHOULD, frozenset())
 
@@ -76,14 +76,14 @@ def test_a_failure_has_the_calls_as_evidence(open_run: OpenRun) -> None:
 
 def test_a_check_whose_requirement_is_missing_is_not_run(open_run: OpenRun) -> None:
     with open_run(launcher=None, request_log=False) as run:
-        for requirement in Requirement:
+        for requirement in Need:
             result = run_function(run, raising(AssertionError()), requirement)
             assert (result.status, result.reason) == (Status.NOT_RUN, requirement.value)
 
 
 def test_a_driver_that_the_kit_may_disturb_is_disturbed(open_run: OpenRun) -> None:
     with open_run(launcher=None, disruptive=True) as run:
-        assert run_function(run, lambda _run: None, Requirement.DISRUPTION).status is Status.PASSED
+        assert run_function(run, lambda _run: None, Need.DISRUPTION).status is Status.PASSED
 
 
 def test_a_check_during_which_the_driver_dies_fails(open_run: OpenRun) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.conformance.checks import BY_LEVEL, CHECKS, LEVELS, markdown_table, select
+from dra_sdk.tools.conformance.checks import BY_LEVEL, CHECKS, LEVELS, select
 
 DOCUMENT = Path(__file__).parents[3] / "docs/conformance.md"
 
@@ -38,4 +38,5 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_the_documentation_lists_every_check() -> None:
-    assert markdown_table() in DOCUMENT.read_text()
+    rows = [f"| {check.id} | {check.severity} | {check.contract} | {check.source} |" for check in CHECKS]
+    assert "\n".join(["| check | | contract | source |", "|---|---|---|---|", *rows]) in DOCUMENT.read_text()

@@ -39,11 +39,11 @@ def test_a_claim_and_its_class_are_read(tmp_path: Path) -> None:
     template = read_claim_template(write(tmp_path / "f.yaml", FILE))
     assert template.device_class_name == "gpu"
     assert template.capacity == {"memory": "8Gi"}
-    assert [(each["source"], each["opaque"]["parameters"]) for each in template.config] == [
+    assert [(entry["source"], entry["opaque"]["parameters"]) for entry in template.config] == [
         ("FromClass", {"mode": "class"}),
         ("FromClaim", {"mode": "claim"}),
     ]
-    assert [each["opaque"]["parameters"] for each in template.claim_config] == [{"mode": "claim"}]
+    assert [entry["opaque"]["parameters"] for entry in template.claim_config] == [{"mode": "claim"}]
     big = {"name": "a", "attributes": {"model": {"string": "big"}}}
     small = {"name": "b", "attributes": {"model": {"string": "small"}}}
     assert template.fits(big, "gpu.example.com")
@@ -61,7 +61,7 @@ def test_a_resource_claim_template_is_read(tmp_path: Path) -> None:
     nested = "spec:\n  spec:\n" + "\n".join(f"  {line}" for line in spec.splitlines()) + "\n"
     template = read_claim_template(write(tmp_path / "f.yaml", head + nested))
     assert template.device_class_name == "gpu"
-    assert [each["source"] for each in template.config] == ["FromClaim"]
+    assert [entry["source"] for entry in template.config] == ["FromClaim"]
 
 
 def test_without_a_file_every_device_fits() -> None:

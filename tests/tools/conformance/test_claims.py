@@ -7,6 +7,7 @@ import pytest
 
 from dra_sdk.cel import compile  # noqa: A004 (the function's name in dra_sdk.cel)
 from dra_sdk.errors import NotFoundError
+from dra_sdk.kube import paths
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.outcomes import NotApplicableError
@@ -18,10 +19,10 @@ from tests.tools.conformance.mutants import faults
 
 def test_devices_of_each_kind_are_picked(open_run: OpenRun) -> None:
     with open_run() as run:
-        picked = [each.device for each in run.claims.pick(6)]
+        picked = [device.device for device in run.claims.pick(6)]
         assert picked == [*(f"dev-{number}" for number in range(4)), "shared-0", "part-0"]
-        assert {each.device for each in run.claims.pick(4, shared=True)} == {"shared-0"}
-        assert [each.device for each in run.claims.pick(2, shared=False)] == ["dev-0", "dev-1"]
+        assert {device.device for device in run.claims.pick(4, shared=True)} == {"shared-0"}
+        assert [device.device for device in run.claims.pick(2, shared=False)] == ["dev-0", "dev-1"]
         assert len(run.claims.pick_at_most(3)) == 3
         assert len(run.claims.pick_at_most(100)) == 9
         with pytest.raises(NotApplicableError, match=r"needs 10 device\(s\) .*, the slices have 9"):
@@ -34,13 +35,13 @@ def test_a_claim_is_allocated_as_by_the_scheduler(open_run: OpenRun, cluster: Em
     with open_run() as run:
         first, second = run.claims.pick(2, shared=True)
         claim = run.claims.create([first, second], requests=["both", "both"])
-        stored = run.api.claim(claim.ref.namespace, claim.ref.name)
+        stored = run.api.client.get(paths.resource_claim(claim.ref.namespace, claim.ref.name))
         (request,) = stored["spec"]["devices"]["requests"]
         assert request["name"] == "both"
         assert request["exactly"]["count"] == 2
         results = stored["status"]["allocation"]["devices"]["results"]
         assert results == list(claim.results)
-        assert len({each["shareID"] for each in results}) == 2
+        assert len({result["shareID"] for result in results}) == 2
         assert results[0]["consumedCapacity"] == {"seats": "1"}
         assert claim.requests == {"both"}
         assert claim.devices == {(cluster.node_name, "shared-0")}
@@ -51,7 +52,7 @@ def test_a_claim_can_have_subrequests_and_another_device_name(open_run: OpenRun,
         claim = run.claims.create_one(requests=["either/first"], device_name="elsewhere")
         assert claim.requests == {"either"}
         assert claim.devices == {(cluster.node_name, "elsewhere")}
-        stored = run.api.claim(claim.ref.namespace, claim.ref.name)
+        stored = run.api.client.get(paths.resource_claim(claim.ref.namespace, claim.ref.name))
         assert stored["spec"]["devices"]["requests"][0]["firstAvailable"][0]["name"] == "first"
 
 
@@ -63,7 +64,7 @@ def test_clean_up_unprepares_and_deletes(open_run: OpenRun) -> None:
         run.claims.clean_up()
         assert not run.cdi.paths()
         with pytest.raises(NotFoundError):
-            run.api.claim(claim.ref.namespace, claim.ref.name)
+            run.api.client.get(paths.resource_claim(claim.ref.namespace, claim.ref.name))
         run.claims.clean_up()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import NotFoundError, SettingsError
+from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.tools.conformance.environment import (
     PREFIX,
@@ -25,7 +26,7 @@ def test_an_embedded_server_speaks_https_and_requires_a_token() -> None:
         assert "certificate-authority" in text
         assert environment.registry_dir.is_dir()
         assert environment.cdi_dir == environment.cdi_dirs[-1]
-        assert environment.api.node(environment.node_name)["metadata"]["name"] == "node-1"
+        assert environment.api.client.get(paths.node(environment.node_name))["metadata"]["name"] == "node-1"
         assert environment.requests
         assert environment.requests() == []
         other = KubeClient.connect(environment.kubeconfig, agent="driver")
@@ -43,7 +44,9 @@ def test_an_existing_server_is_left_as_it_was() -> None:
         with cluster_environment(cluster.kubeconfig) as environment:
             assert environment.node_name.startswith(PREFIX)
             assert cluster.api.get("nodes", environment.node_name)["spec"]["unschedulable"]
-            assert environment.namespace in {each["metadata"]["name"] for each in cluster.api.list("namespaces")}
+            assert environment.namespace in {
+                namespace["metadata"]["name"] for namespace in cluster.api.list("namespaces")
+            }
             assert environment.requests is None
             root = environment.kubelet_dir.parent
             assert len(str(environment.registry_dir)) < 60
@@ -80,10 +83,9 @@ def test_without_an_api_server_nothing_can_be_checked(tmp_path: Path) -> None:
 def test_deleting_what_does_not_exist_is_no_error() -> None:
     with embedded_environment(tls=False) as environment:
         api = environment.api
-        api.delete_slice("absent")
-        api.delete_claim("default", "absent")
-        api.delete_node("absent")
-        api.delete_namespace("absent")
+        api.delete(paths.resource_slice("absent"))
+        api.delete(paths.resource_claim("default", "absent"))
+        api.delete(paths.node("absent"))
         with pytest.raises(NotFoundError):
-            api.node("absent")
+            api.client.get(paths.node("absent"))
         assert api.version().startswith("v1.")

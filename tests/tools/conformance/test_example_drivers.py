@@ -68,7 +68,7 @@ def test_the_sriov_driver_of_the_examples_conforms(tmp_path: Path, monkeypatch: 
     host = replace(regular_machine(), pci=(card, *vfs)).write(tmp_path / "host")
     pf = host.sys / "bus/pci/devices" / card.address
     (pf / "profiles").mkdir()
-    for path in (pf / "health", *(pf / "profiles" / each.address for each in vfs)):
+    for path in (pf / "health", *(pf / "profiles" / vf.address for vf in vfs)):
         path.write_text("ok")
     (host.dev / "vfio").mkdir(parents=True)
     os.mkfifo(host.dev / "vfio/vfio")
@@ -81,7 +81,7 @@ def test_the_sriov_driver_of_the_examples_conforms(tmp_path: Path, monkeypatch: 
         monkeypatch.syspath_prepend(directory)
     target = Target(driver="sriov_on_files:OnFiles", host_root=host.root, timeouts=TIMEOUTS)
     assert_conforms(target, without=SDK)
-    assert {link_target_name(host.sys / "bus/pci/devices" / each.address / "driver") for each in vfs} == {"accel_vf"}
+    assert {link_target_name(host.sys / "bus/pci/devices" / vf.address / "driver") for vf in vfs} == {"accel_vf"}
 
 
 def test_the_skipped_levels_exist() -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.conformance.environment import Environment
+from dra_sdk.tools.conformance.environment import NodeEnvironment
 from dra_sdk.tools.conformance.launcher import (
     FIXED_POD_UID,
     CommandLauncher,
-    Process,
+    InstanceProcess,
     deferred_signals,
     sdk_launcher,
 )
 
-ENVIRONMENT = Environment(
+ENVIRONMENT = NodeEnvironment(
     cast("Any", None),
     "node-7",
     "ns",
@@ -31,12 +31,12 @@ SLEEP = "import threading; threading.Event().wait()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"
 
 
-def start(script: str, *arguments: str, pod_uid: str = "", **options: Any) -> Process:
+def start(script: str, *arguments: str, pod_uid: str = "", **options: Any) -> InstanceProcess:
     launcher = CommandLauncher([sys.executable, "-c", script, *arguments], **options)
     return launcher.start(ENVIRONMENT, pod_uid)
 
 
-def output(process: Process) -> str:
+def output(process: InstanceProcess) -> str:
     wait(process.exit_reason)
     text = process.log()
     process.kill()

@@ -31,9 +31,9 @@ def test_a_driver_without_faults_passes(open_run: OpenRun) -> None:
     for variant in (faults(), faults("no-health", "no-sharing"), faults("nri")):
         with open_run(variant) as run:
             results = run_checks(run, select(NRI_LEVELS) if "nri" in variant else CHECKS)
-        assert [f"{each.check.id}: {each.reason}" for each in results if each.failed] == []
-        assert not [each for each in results if each.status is Status.NOT_RUN]
-        passed |= {each.check.id for each in results if each.status is Status.PASSED}
+        assert [f"{result.check.id}: {result.reason}" for result in results if result.failed] == []
+        assert not [result for result in results if result.status is Status.NOT_RUN]
+        passed |= {result.check.id for result in results if result.status is Status.PASSED}
     assert passed == set(BY_ID)
 
 

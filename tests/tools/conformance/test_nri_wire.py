@@ -1,4 +1,4 @@
-"""What is between a plugin and the kit's runtime: frames, records, and calls of the kit."""
+"""What is between a plugin and the kit's runtime: frames and records."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dra_sdk.node.nri.ttrpc import REQUEST, RESPONSE, Code, FrameDecoder, TtrpcF
 from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.conformance.nri_wire import NriWire, listen
 from dra_sdk.tools.conformance.outcomes import Recorder
+from dra_sdk.tools.conformance.run import UNKNOWN_FIELD
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as ttrpc
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -68,7 +69,7 @@ def test_a_plugin_works_through_the_wire(tmp_path: Path, small_frames: bool) -> 
 def test_calls_are_recorded_as_evidence(node: Node) -> None:
     with plugin(node.path):
         assert node.runtime.wait_plugins(1, LONG)
-    recorded = {each.method: each for each in node.recorder.take()}
+    recorded = {exchange.method: exchange for exchange in node.recorder.take()}
     assert recorded["RegisterPlugin"].request == {"plugin_name": "test", "plugin_idx": "10", "NRI_version": "0.12.0"}
     assert recorded["Synchronize"].answer == {}
 
@@ -78,14 +79,24 @@ def test_the_kit_calls_the_plugin_between_the_calls_of_the_runtime(node: Node) -
     with plugin(node.path, {Event.CREATE_CONTAINER: Subscription(lambda _request: pinned(cpus="3"))}):
         assert node.runtime.wait_plugins(1, LONG)
         for number in range(3):
-            found = node.wire.call("Future", b"", LONG)
-            assert found
-            assert (found.code, found.status) == (Code.UNIMPLEMENTED, f"UNIMPLEMENTED: {found.message}")
+            with pytest.raises(NriError, match="Future"):
+                node.runtime.call("Future", b"")
+            answer = node.wire.calls[-1]
+            assert (answer.code, answer.status) == (Code.UNIMPLEMENTED, f"UNIMPLEMENTED: {answer.message}")
             assert node.runtime.create_container(container(number)).linux.resources.cpu.cpus == "3"
 
 
-def test_a_call_without_a_plugin_has_no_answer(node: Node) -> None:
-    assert node.wire.call("Future", b"", LONG) is None
+def test_a_call_needs_a_plugin(node: Node) -> None:
+    with pytest.raises(NriError, match="no plugin is connected"):
+        node.runtime.call("Future", b"")
+
+
+def test_a_request_keeps_what_its_message_does_not_know(node: Node) -> None:
+    with plugin(node.path):
+        assert node.runtime.wait_plugins(1, LONG)
+        request = pb.StopContainerRequest(container=container(1)).SerializeToString() + UNKNOWN_FIELD
+        node.runtime.call("StopContainer", request)
+    assert node.wire.calls[-1].request == request
 
 
 def test_a_stopped_wire_is_gone_and_can_start_again(node: Node) -> None:

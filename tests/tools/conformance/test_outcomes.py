@@ -17,7 +17,7 @@ def test_the_latest_exchanges_are_kept_until_they_are_taken() -> None:
     recorder = Recorder(size=2)
     for number in range(3):
         recorder.add(Exchange("GetInfo", number, "answer", 0.12345))
-    assert [each.request for each in recorder.take()] == [1, 2]
+    assert [exchange.request for exchange in recorder.take()] == [1, 2]
     assert recorder.take() == []
 
 

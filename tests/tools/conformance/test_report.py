@@ -37,7 +37,7 @@ def test_a_report_counts_and_scores() -> None:
     assert [made.count(status) for status in Status] == [1, 2, 1, 1]
     assert made.score(Severity.MUST) == "1/2"
     assert made.score(Severity.SHOULD) == "0/1"
-    assert [each.check.id for each in made.failures] == ["PREP-001", "PREP-012"]
+    assert [result.check.id for result in made.failures] == ["PREP-001", "PREP-012"]
 
 
 def test_a_driver_conforms_unless_a_must_failed() -> None:
@@ -98,11 +98,11 @@ def test_long_evidence_is_cut_and_output_keeps_its_lines() -> None:
     check = RESULTS[0].check
     reason = "the process ended; last lines of its output:\nline 1\nline 2"
     lines = list(failure_lines(Result(check, Status.FAILED, reason, 0, (("x", "y" * 2000),))))
-    found = next(index for index, line in enumerate(lines) if line.startswith("  found"))
+    start = next(index for index, line in enumerate(lines) if line.startswith("  found"))
     first = "  found: the process ended; last lines of its output:"
-    assert lines[found : found + 3] == [first, "    line 1", "    line 2"]
+    assert lines[start : start + 3] == [first, "    line 1", "    line 2"]
     assert lines[-1].endswith("…")
-    assert sum(map(len, lines[found:])) < 800
+    assert sum(map(len, lines[start:])) < 800
     assert "  found: (no reason)" in failure_lines(Result(check, Status.FAILED))
 
 
@@ -110,13 +110,13 @@ def test_long_evidence_is_cut_and_output_keeps_its_lines() -> None:
 
 
 def test_the_json_report_is_complete() -> None:
-    found = json.loads(json_document(report()))
-    assert found["format"] == "conformance.dra-sdk/v1"
-    assert found["driver"] == "d.example.com"
-    assert found["conformant"] is False
-    assert found["score"] == {"must": "1/2", "should": "0/1"}
-    assert found["counts"] == {"passed": 1, "failed": 2, "not applicable": 1, "not run": 1}
-    passed, failed, *_ = found["checks"]
+    document = json.loads(json_document(report()))
+    assert document["format"] == "conformance.dra-sdk/v1"
+    assert document["driver"] == "d.example.com"
+    assert document["conformant"] is False
+    assert document["score"] == {"must": "1/2", "should": "0/1"}
+    assert document["counts"] == {"passed": 1, "failed": 2, "not applicable": 1, "not run": 1}
+    passed, failed, *_ = document["checks"]
     assert passed["id"] == "REG-001"
     assert passed["evidence"] == []
     assert failed["status"] == "failed"
@@ -150,7 +150,7 @@ def test_junit_has_a_suite_per_level_and_a_case_per_check() -> None:
     skipped = not_applicable.find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "not applicable: no shared device"
-    assert {each.get("name"): each.get("value") for each in prepare.iter("property")}["driver"] == "d.example.com"
+    assert {entry.get("name"): entry.get("value") for entry in prepare.iter("property")}["driver"] == "d.example.com"
 
 
 def test_a_strict_junit_report_fails_for_a_should() -> None:

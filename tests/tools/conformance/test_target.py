@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.tools.conformance.check import Requirement, Status, run_checks
+from dra_sdk.tools.conformance.check import Need, Status, run_checks
 from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.environment import node_environment
 from dra_sdk.tools.conformance.target import Target
@@ -57,10 +57,10 @@ def test_a_running_driver_is_neither_stopped_nor_disturbed(running: EmbeddedClus
 
 
 def test_a_running_driver_is_disturbed_if_that_is_allowed(running: EmbeddedCluster) -> None:
-    checks = [check for check in CHECKS if check.requirements == {Requirement.DISRUPTION}]
+    checks = [check for check in CHECKS if check.requirements == {Need.DISRUPTION}]
     with target(running, disruptive=True).open() as run:
         results = run_checks(run, checks)
-    assert {each.status for each in results} == {Status.PASSED}
+    assert {result.status for result in results} == {Status.PASSED}
 
 
 def test_one_of_several_drivers_must_be_named(running: EmbeddedCluster, tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_a_registry_without_a_driver_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"driver": "cpu", "command": "x"}])
 def test_exactly_one_driver_must_be_given(given: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="give exactly one of"):
+    with pytest.raises(SettingsError, match="name the driver: --driver"):
         _open(Target(**given))  # type: ignore[arg-type]
 
 
 def test_an_nri_plugin_must_be_started_by_the_kit() -> None:
-    with pytest.raises(SettingsError, match="NRI needs a driver's name or a command"):
+    with pytest.raises(SettingsError, match="--nri needs --driver or --command"):
         _open(Target(registry=Path("/r"), nri=True))
 
 
@@ -116,8 +116,8 @@ def test_a_command_is_checked_on_an_existing_api_server() -> None:
         assert chosen.description == command
         with chosen.open() as run:
             results = run_checks(run, [check for check in CHECKS if check.id in {"REG-001", "PREP-001", "SEC-006"}])
-        assert [each.status for each in results] == [Status.PASSED, Status.PASSED, Status.NOT_RUN]
-        assert not [each for each in cluster.api.list("nodes") if each["metadata"]["name"] != cluster.node_name]
+        assert [result.status for result in results] == [Status.PASSED, Status.PASSED, Status.NOT_RUN]
+        assert not [node for node in cluster.api.list("nodes") if node["metadata"]["name"] != cluster.node_name]
 
 
 def test_the_description_says_how_a_driver_is_reached() -> None:

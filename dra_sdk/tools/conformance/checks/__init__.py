@@ -58,9 +58,3 @@ def select(names: Iterable[str] = ()) -> Sequence[Check]:
     if unknown := sorted(selected - set(BY_ID) - set(BY_LEVEL)):
         raise SettingsError(f"there is no level or check {unknown[0]!r}; the levels are {', '.join(BY_LEVEL)}")
     return [check for check in CHECKS if not selected or selected & {check.id, check.level}]
-
-
-def markdown_table() -> str:
-    """All checks as a Markdown table, for the documentation."""
-    rows = [f"| {check.id} | {check.severity} | {check.contract} | {check.source} |" for check in CHECKS]
-    return "\n".join(["| check | | contract | source |", "|---|---|---|---|", *rows]) + "\n"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.tools.conformance.cdi import CdiView, ContainerEdits
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.cdi import CdiView, InjectedEdits
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
-from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.conformance.run import Run, placed_files
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse
 from dra_sdk.wire.cdi import parse_qualified_name
 from dra_sdk.wire.cdi.reading import read_spec
@@ -74,7 +72,7 @@ def removes_its_specs(run: Run) -> None:
 def changes_the_container(run: Run) -> None:
     """A container runtime can apply the CDI devices, the host files that they name exist, and the container changes."""
     spec = run.container(run.cdi_ids(run.prepare_one(run.claims.create_one())))
-    expect(not ContainerEdits.of(spec).empty, "the container has nothing of its device", container=spec)
+    expect(not InjectedEdits.of(spec).empty, "the container has nothing of its device", container=spec)
     sources = [run.cdi.on_host(mount["source"]) for mount in spec.get("mounts") or ()]
     missing = [str(path) for path in sources if not path.exists()]
     expect(not missing, f"sources of mounts that do not exist on the host: {', '.join(missing)}")
@@ -104,10 +102,10 @@ def other_requests_change_nothing(run: Run) -> None:
     first = min(claim.requests)
     entry = run.prepare_one(claim)
     ids = run.cdi_ids(ClaimResponse("", tuple(device for device in entry.devices if device.serves(first))))
-    together = ContainerEdits.of(run.container(ids))
+    together = InjectedEdits.of(run.container(ids))
     run.unprepare(claim)
     single = run.claims.create_one(run.claims.pick(2)[0], requests=[first])
-    alone = ContainerEdits.of(run.container(run.prepare_one(single).cdi_ids))
+    alone = InjectedEdits.of(run.container(run.prepare_one(single).cdi_ids))
     more = any(one > other for one, other in zip(together.size, alone.size, strict=True))
     reason = f"request {first} gets more when the claim has another request"
     expect(not more, reason, cdi_ids=ids, together=vars(together), alone=vars(alone))
@@ -123,13 +121,13 @@ def keeps_claims_apart(run: Run) -> None:
     expect(not shared, f"both claims get {', '.join(shared)}")
 
 
-@CDI.must("CDI-008", f"{_SPEC}: one directory for the specs of all vendors", Requirement.DISRUPTION)
+@CDI.must("CDI-008", f"{_SPEC}: one directory for the specs of all vendors", Need.DISRUPTION)
 def leaves_other_specs(run: Run) -> None:
     """Specs of other vendors, even damaged ones, stay as they are and do not make the driver fail."""
-    foreign = {"foreign-conformance.json": FOREIGN_SPEC, "foreign-conformance-broken.json": BROKEN_SPEC}
-    with _files(run.cdi.directory, foreign) as paths:
-        claim = run.claims.create_one()
-        run.prepare(claim)
+    specs = {"foreign-conformance.json": FOREIGN_SPEC, "foreign-conformance-broken.json": BROKEN_SPEC}
+    paths = {run.cdi.directory / name: content for name, content in specs.items()}
+    with placed_files(paths):
+        claim = run.prepared()
         run.unprepare(claim)
         changed = [path.name for path, content in paths.items() if _content(path) != content]
         expect(not changed, f"changed or removed: {', '.join(changed)}")
@@ -159,19 +157,6 @@ def _claim_with_two_requests(run: Run) -> TestClaim:
 
 def _content(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
-
-
-@contextmanager
-def _files(directory: Path, contents: dict[str, bytes]) -> Iterator[dict[Path, bytes]]:
-    """Provide files that exist as long as the context, with their contents."""
-    paths = {directory / name: content for name, content in contents.items()}
-    try:
-        for path, content in paths.items():
-            path.write_bytes(content)
-        yield paths
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
 
 
 class _DirectoryReader:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
+from dra_sdk.model import JSON
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
 from dra_sdk.node.nri.session import Subscription
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.nri_node import NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError, expect
@@ -30,7 +31,7 @@ _KEP: Final = "KEP-4381, Managing resources: a device belongs to the claims that
 OTHER_INDEX: Final = 99
 
 
-@CONTAINERS.must("CTR-001", f"{_API}, LinuxCPU: an empty list changes nothing; cpuset(7)", Requirement.RESTART)
+@CONTAINERS.must("CTR-001", f"{_API}, LinuxCPU: an empty list changes nothing; cpuset(7)", Need.RESTART)
 def chooses_cpus_that_exist(run: Run) -> None:
     """CPUs and memory nodes that the plugin sets are lists that are not empty, of CPUs and nodes that are online."""
     node = run.connected_node()
@@ -66,7 +67,7 @@ def _expect_online(run: Run, cpu: pb.LinuxCPU, container: str) -> None:
             expect(not absent, f"container {container[-8:]} gets {name} {text}; {format_cpuset(absent)} are not online")
 
 
-@CONTAINERS.must("CTR-002", _KEP, Requirement.RESTART)
+@CONTAINERS.must("CTR-002", _KEP, Need.RESTART)
 def keeps_others_off(run: Run) -> None:
     """No other container runs on the CPUs of a claim, if the plugin moves containers without claims at all."""
     node = run.connected_node()
@@ -81,7 +82,7 @@ def keeps_others_off(run: Run) -> None:
     _expect_apart(node, claimed, [early, late])
 
 
-@CONTAINERS.must("CTR-003", f"{_KEP}; NodeUnprepareResources", Requirement.RESTART)
+@CONTAINERS.must("CTR-003", f"{_KEP}; NodeUnprepareResources", Need.RESTART)
 def trusts_no_container(run: Run) -> None:
     """A container with what CDI added for a claim that is no longer prepared is refused, or treated as without it."""
     node = run.connected_node()
@@ -101,17 +102,11 @@ def trusts_no_container(run: Run) -> None:
     expect(late == shared, f"after the claim was unprepared, a container that names it gets CPUs {late}, not {shared}")
 
 
-@CONTAINERS.must(
-    "CTR-004", f"{_RESULT}: conflicting owners; containerd stops and removes the container", Requirement.RESTART
-)
+@CONTAINERS.must("CTR-004", f"{_RESULT}: conflicting owners; containerd stops and removes the container", Need.RESTART)
 def survives_a_conflict(run: Run) -> None:
     """After a creation that failed because another plugin set the same CPUs, the container can be created as before."""
     node = run.connected_node()
-    claim, container = _pinned(run, node)
-    expected = node.cpus(container)
-    node.end(container)
-    run.unprepare(claim)
-    _, edits = run.prepared_edits()
+    expected, edits = _prepared_again(run, node)
     planned = node.container(edits)
     other = _pinning_plugin(node)
     other.start()
@@ -140,7 +135,7 @@ def _pinning_plugin(node: NriNode) -> NriPlugin:
     return NriPlugin("conformance", lambda _pods, _containers: [], subscriptions, options)
 
 
-@CONTAINERS.should("CTR-005", f"{_API}, ContainerUpdate.ignore_failure", Requirement.RESTART)
+@CONTAINERS.should("CTR-005", f"{_API}, ContainerUpdate.ignore_failure", Need.RESTART)
 def ignores_failed_updates(run: Run) -> None:
     """Updates of other containers set ignore_failure: one that ends at that moment must not make the creation fail."""
     node = run.connected_node()
@@ -153,9 +148,7 @@ def ignores_failed_updates(run: Run) -> None:
     expect(not strict, f"CreateContainer updates {', '.join(strict)} without ignore_failure")
 
 
-@CONTAINERS.must(
-    "CTR-006", "NRI README, Containers; KEP-4381: only pods with claims use the driver", Requirement.RESTART
-)
+@CONTAINERS.must("CTR-006", "NRI README, Containers; KEP-4381: only pods with claims use the driver", Need.RESTART)
 def changes_only_what_it_needs(run: Run) -> None:
     """In a container without a claim nothing changes but its CPUs and memory nodes: no env, mount or annotation."""
     node = run.connected_node()
@@ -186,7 +179,7 @@ def _values(message: Any, path: str = "") -> list[str]:
     return [path]
 
 
-@CONTAINERS.must("CTR-007", f"{_KEP}; {_API}, Synchronize", Requirement.RESTART)
+@CONTAINERS.must("CTR-007", f"{_KEP}; {_API}, Synchronize", Need.RESTART)
 def same_state_after_reconnection(run: Run) -> None:
     """After a restart of the runtime, claims keep their CPUs, and new containers get none of them."""
     node = run.connected_node()
@@ -197,20 +190,14 @@ def _restart_runtime(run: Run, node: NriNode) -> None:
     """Restart the runtime; a plugin that does not connect again is started again, as the kubelet would do."""
     node.restart(run.timeouts.quiet)
     if not node.reconnected():
-        node.kill_driver()
-        node.connect()
+        node.restart_driver()
 
 
-@CONTAINERS.must("CTR-008", f"{_KEP}; {_API}, Synchronize", Requirement.RESTART)
+@CONTAINERS.must("CTR-008", f"{_KEP}; {_API}, Synchronize", Need.RESTART)
 def same_state_after_its_own_restart(run: Run) -> None:
     """After the plugin was killed and started again, claims keep their CPUs, and new containers get none of them."""
     node = run.connected_node()
-
-    def restart() -> None:
-        node.kill_driver()
-        node.connect()
-
-    _expect_kept(run, node, restart)
+    _expect_kept(run, node, node.restart_driver)
 
 
 def _expect_kept(run: Run, node: NriNode, restart: Callable[[], None]) -> None:
@@ -230,7 +217,7 @@ def _expect_kept(run: Run, node: NriNode, restart: Callable[[], None]) -> None:
     expect(cpus == before[0], f"the claim's container starts again with CPUs {cpus!r}, not {before[0]!r}")
 
 
-@CONTAINERS.must("CTR-009", "containerd/nri issue 282: containers start while the plugin is away", Requirement.RESTART)
+@CONTAINERS.must("CTR-009", "containerd/nri issue 282: containers start while the plugin is away", Need.RESTART)
 def moves_what_started_without_it(run: Run) -> None:
     """A container that started while the plugin was away is moved off the claims' CPUs by Synchronize."""
     node = run.connected_node()
@@ -243,17 +230,12 @@ def moves_what_started_without_it(run: Run) -> None:
     _expect_apart(node, [claimed], [alone])
 
 
-@CONTAINERS.must("CTR-010", "KEP-4381, NodePrepareResource: a prepared claim stays prepared", Requirement.RESTART)
+@CONTAINERS.must("CTR-010", "KEP-4381, NodePrepareResource: a prepared claim stays prepared", Need.RESTART)
 def pins_what_was_prepared_before(run: Run) -> None:
     """A claim that was prepared before the plugin was killed gets its CPUs in a container that is created later."""
     node = run.connected_node()
-    claim, container = _pinned(run, node)
-    expected = node.cpus(container)
-    node.end(container)
-    run.unprepare(claim)
-    _, edits = run.prepared_edits()
-    node.kill_driver()
-    node.connect()
+    expected, edits = _prepared_again(run, node)
+    node.restart_driver()
     shared = node.run()
     pinned = node.run(edits)
     cpus = node.cpus(pinned)
@@ -269,6 +251,15 @@ def _pinned(run: Run, node: NriNode) -> tuple[TestClaim, pb.Container]:
     if not node.cpus(container):
         raise NotApplicableError("the plugin does not choose the CPUs of a container with a claim")
     return claim, container
+
+
+def _prepared_again(run: Run, node: NriNode) -> tuple[str, JSON]:
+    """Return the CPUs of a container that has ended, and the edits for the next one, whose claim is prepared."""
+    claim, container = _pinned(run, node)
+    cpus = node.cpus(container)
+    node.end(container)
+    run.unprepare(claim)
+    return cpus, run.prepared_edits()[1]
 
 
 def _is_exclusive(node: NriNode) -> bool:

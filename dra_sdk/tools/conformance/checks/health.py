@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from contextlib import closing
 from typing import Any, Final
 
 import grpc
@@ -89,19 +90,14 @@ def rejects_streams_without_a_health_service(run: Run) -> None:
 @HEALTH.must("HLTH-006", f"{_E2E}, must reuse one gRPC connection for service and health-monitoring calls")
 def prepares_during_health_streams(run: Run) -> None:
     """Claims are prepared while health streams are open on the same connection."""
-    client = run.instance.connect_service()
-    streams = [client.watch_health(version, run.timeouts.health) for version in _offered_versions(run)]
-    try:
+    with closing(run.instance.connect_service()) as client:
+        streams = [client.watch_health(version, run.timeouts.health) for version in _offered_versions(run)]
         for stream in streams:
             next(iter(stream), None)
         claim = run.claims.create_one()
         for call in (client.prepare, client.unprepare):
             problem = call([claim.ref], run.instance.version).problem([claim.ref])
             expect(not problem, f"while a health stream is open: {problem}")
-    finally:
-        for stream in streams:
-            stream.cancel()
-        client.close()
 
 
 @HEALTH.must("HLTH-007", f"{_E2E}, should automatically reconnect both DRA and Health API")
@@ -109,9 +105,8 @@ def reports_again_after_reconnecting(run: Run) -> None:
     """After a stream breaks, it can be opened again, and starts with a report again."""
     for version in _offered_versions(run):
         for _ in range(3):
-            client = run.instance.connect_service()
-            report = next(_reports(client, version, run.timeouts.health), None)
-            client.close()
+            with closing(run.instance.connect_service()) as client:
+                report = next(_reports(client, version, run.timeouts.health), None)
             expect(report, f"another stream of {version} brought no report")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import Final
 
 from dra_sdk.tools.conformance.check import Level
@@ -46,8 +47,7 @@ def restores_lost_cdi_specs(run: Run) -> None:
 @IDEMPOTENCY.must("IDEM-003", f"{_HELPER}.UnprepareResourceClaims")
 def unprepares_twice(run: Run) -> None:
     """Unpreparing an unprepared claim again is not an error."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     run.unprepare(claim)
 
@@ -55,8 +55,7 @@ def unprepares_twice(run: Run) -> None:
 @IDEMPOTENCY.must("IDEM-004", f"{_KEP}: after a failure the kubelet may unprepare and prepare again")
 def prepares_an_unprepared_claim_again(run: Run) -> None:
     """A claim that was unprepared can be prepared again, and its CDI devices exist."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     run.expect_defined(run.prepare_one(claim).cdi_ids)
 
@@ -66,13 +65,10 @@ def concurrent_calls_for_one_claim(run: Run) -> None:
     """Concurrent calls for the same claim prepare it once and get the same answer."""
     claim = run.claims.create_one()
     version = run.instance.version
-    connections = [run.instance.connect_service() for _ in range(CONCURRENT_CALLS)]
-    try:
-        with ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
-            answers = list(pool.map(lambda connection: connection.prepare([claim.ref], version), connections))
-    finally:
-        for connection in connections:
-            connection.channel.close()
+    with ExitStack() as stack, ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
+        opened = [closing(run.instance.connect_service()) for _ in range(CONCURRENT_CALLS)]
+        connections = [stack.enter_context(connection) for connection in opened]
+        answers = list(pool.map(lambda connection: connection.prepare([claim.ref], version), connections))
     first, *others = [accepted(answer, [claim])[claim.ref.uid] for answer in answers]
     expect(all(first.equivalent(other) for other in others), "the answers differ")
     run.expect_defined(first.cdi_ids, "afterwards")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from dra_sdk.tools.conformance.allocatable import published_devices
-from dra_sdk.tools.conformance.cdi import ContainerEdits
+from dra_sdk.tools.conformance.cdi import InjectedEdits
 from dra_sdk.tools.conformance.check import Level
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotRunError, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotRunError, expect, expect_ok
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.scheduling.allocator import AllocationError
 
@@ -25,8 +25,8 @@ def driver_registration(run: Run) -> None:
     """The driver registers with the kubelet over the plugin's gRPC interface."""
     instance = run.instance
     expect(instance.info.type == "DRAPlugin", f"type is {instance.info.type!r}, not that of a DRA driver")
-    expect(instance.registration.ok, f"NotifyRegistrationStatus: {instance.registration.status}")
-    expect(instance.first_prepare.ok, f"the service: {instance.first_prepare.status}")
+    expect_ok(instance.registration, "NotifyRegistrationStatus")
+    expect_ok(instance.first_prepare, "the service")
 
 
 @KEP5970.must("KEP-002", f"{_SCOPE} 2")
@@ -55,15 +55,14 @@ def node_prepare_resources(run: Run) -> None:
 def pod_runs_with_its_device(run: Run) -> None:
     """The pod's container can be created, and has what the driver injects by CDI."""
     spec = run.container(run.cdi_ids(run.prepare_one(run.claims.create_scheduled())))
-    expect(not ContainerEdits.of(spec).empty, "the container has nothing of its device", container=spec)
+    expect(not InjectedEdits.of(spec).empty, "the container has nothing of its device", container=spec)
 
 
 @KEP5970.must("KEP-006", f"{_SCOPE} 6")
 def node_unprepare_resources(run: Run) -> None:
     """The driver cleans up when the pod ends."""
     before = run.spec_files()
-    claim = run.claims.create_scheduled()
-    run.prepare(claim)
+    claim = run.prepared(run.claims.create_scheduled())
     run.unprepare(claim)
     run.expect_specs_removed(before, "after the claim was unprepared")
 
@@ -71,8 +70,7 @@ def node_unprepare_resources(run: Run) -> None:
 @KEP5970.must("KEP-007", f"{_SCOPE} 7")
 def resource_reuse(run: Run) -> None:
     """Afterwards the same device can be prepared for another claim."""
-    first = run.claims.create_scheduled()
-    run.prepare(first)
+    first = run.prepared(run.claims.create_scheduled())
     run.unprepare(first)
     second = run.claims.create_scheduled()
     if second.devices != first.devices:

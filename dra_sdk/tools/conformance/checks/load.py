@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Final
 
 from dra_sdk.tools.conformance.check import Level
 from dra_sdk.tools.conformance.claims import TestClaim
-from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect
+from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect, expect_ok
 from dra_sdk.tools.conformance.run import Run
 
 LOAD: Final = Level("load", "Load")
@@ -40,13 +41,12 @@ def leaves_nothing_behind(run: Run) -> None:
     process = run.instance.process
     open_before: int | None = None
     for cycle in range(CYCLES):
-        claim = run.claims.create_one(device)
-        run.prepare(claim)
+        claim = run.prepared(run.claims.create_one(device))
         run.unprepare(claim)
         run.claims.delete(claim)
         if process and not cycle:
             open_before = process.open_files()
-    run.expect_specs_removed(before, f"after {CYCLES} claims have come and gone")
+    run.expect_specs_removed(before, f"after {CYCLES} claims were created and deleted")
     open_after = process.open_files() if process else None
     if open_before is not None and open_after is not None:
         reason = f"open files of the process: {open_before} at first, {open_after} after {CYCLES} claims"
@@ -70,19 +70,15 @@ def prepares_the_largest_claim(run: Run) -> None:
 def answers_get_info_under_load(run: Run) -> None:
     """GetInfo is answered within one second while claims are being prepared."""
     claims = [run.claims.create_one(device) for device in run.claims.pick_at_most(CONCURRENT_CALLS)]
-    registrar = run.instance.connect_registrar()
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            busy = pool.submit(_prepare_repeatedly, run, claims)
-            answers = [registrar.get_info()]
-            while not busy.done():
-                time.sleep(_INTERVAL)
-                answers.append(registrar.get_info())
-            busy.result()
-    finally:
-        registrar.channel.close()
+    with closing(run.instance.connect_registrar()) as registrar, ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(_prepare_repeatedly, run, claims)
+        answers = [registrar.get_info()]
+        while not busy.done():
+            time.sleep(_INTERVAL)
+            answers.append(registrar.get_info())
+        busy.result()
     for answer in answers:
-        expect(answer.ok, f"GetInfo under load: {answer.status}")
+        expect_ok(answer, "GetInfo under load")
     slowest = max(answer.seconds for answer in answers)
     expect(slowest <= run.timeouts.kubelet.get_info, f"GetInfo took {slowest:.2f} s under load")
 

@@ -69,16 +69,14 @@ def prepares_all_claims_of_a_call(run: Run) -> None:
 @PREPARE.must("PREP-006", "KEP-4381, Managing resources")
 def refuses_a_missing_claim(run: Run) -> None:
     """A claim that the API server does not have is refused."""
-    ref = run.claims.missing_ref()
-    answer = run.driver.prepare([ref])
-    expect(answer.refuses(ref), "a claim that does not exist was prepared", entries=answer.encoded())
+    run.expect_refused(run.claims.missing_ref(), "a claim that does not exist was prepared")
 
 
 @PREPARE.must("PREP-007", f"{_HELPER}; Kubernetes test/e2e/dra, must not run a pod if a claim is not ready")
 def refuses_an_unallocated_claim(run: Run) -> None:
     """A claim without an allocation is refused."""
     claim = run.claims.create_one(allocated=False)
-    run.expect_refused(claim, "a claim without an allocation was prepared")
+    run.expect_refused(claim.ref, "a claim without an allocation was prepared")
 
 
 @PREPARE.must("PREP-008", "k8s.io/dynamic-resource-allocation kubeletplugin: ResourceClaim got replaced")
@@ -86,16 +84,14 @@ def refuses_a_replaced_claim(run: Run) -> None:
     """A claim with another UID than requested is refused: it was deleted and created again under the same name."""
     claim = run.claims.create_one()
     old = ClaimRef(claim.ref.namespace, claim.ref.name, str(uuid.uuid4()))
-    answer = run.driver.prepare([old])
-    expect(answer.refuses(old), "a claim with another UID was prepared", entries=answer.encoded())
+    run.expect_refused(old, "a claim with another UID was prepared")
 
 
 @PREPARE.must("PREP-009", f"{_MANAGER}, prepareResources: the pod is tried again")
 def prepares_after_a_partial_failure(run: Run) -> None:
     """After a call that failed for one of its claims, the other claims can still be prepared."""
     good, missing = run.claims.create_one(), run.claims.missing_ref()
-    answer = run.driver.prepare([good.ref, missing])
-    expect(answer.refuses(missing), "a claim that does not exist was prepared", entries=answer.encoded())
+    run.expect_refused(missing, "a claim that does not exist was prepared", good.ref)
     run.prepare(good)
 
 
@@ -115,7 +111,7 @@ def refuses_unknown_configuration(run: Run) -> None:
     parameters = {"apiVersion": f"{OTHER_DRIVER}/v9", "kind": "Unknown"}
     opaque = {"driver": run.instance.info.name, "parameters": parameters}
     claim = run.claims.create_one(config=[{"source": "FromClaim", "opaque": opaque}])
-    run.expect_refused(claim, "a claim with parameters of an unknown kind was prepared")
+    run.expect_refused(claim.ref, "a claim with parameters of an unknown kind was prepared")
 
 
 @PREPARE.should("PREP-012", f"{_HELPER}: the last line of defense")
@@ -124,7 +120,7 @@ def refuses_a_held_device(run: Run) -> None:
     device = run.claims.pick_one(shared=False)
     run.prepare(run.claims.create_one(device))
     second = run.claims.create_one(device)
-    run.expect_refused(second, f"device {device.pool}/{device.device} was prepared for two claims")
+    run.expect_refused(second.ref, f"device {device.pool}/{device.device} was prepared for two claims")
 
 
 @PREPARE.should("PREP-013", "KEP-5018, DRA: AdminAccess")
@@ -150,22 +146,20 @@ def answers_each_share_with_its_id(run: Run) -> None:
 def refuses_an_absent_device(run: Run) -> None:
     """A device that the node does not have, or no longer has, is refused."""
     claim = run.claims.create_one(device_name=ABSENT_DEVICE)
-    run.expect_refused(claim, f"device {ABSENT_DEVICE} was prepared")
+    run.expect_refused(claim.ref, f"device {ABSENT_DEVICE} was prepared")
 
 
 @UNPREPARE.must("UNPREP-001", f"{_MANAGER}, unprepareResources")
 def one_entry_per_unprepared_claim(run: Run) -> None:
     """A prepared claim is unprepared: the answer has one entry, under the claim's UID, without an error."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
 
 
 @UNPREPARE.must("UNPREP-002", _UNPREPARE_HELPER)
 def accepts_never_prepared_claims(run: Run) -> None:
     """Unpreparing a claim that was never prepared is not an error, also in one call with a prepared claim."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     first, second = (TestClaim(run.claims.missing_ref()) for _ in range(2))
     run.unprepare(first, claim, second)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
-from dra_sdk.tools.conformance.run import Run
-from dra_sdk.tools.simulator.kubelet.calls import PREPARE, UNPREPARE, V1, RpcResult, method_path, to_json
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect, expect_ok
+from dra_sdk.tools.conformance.run import UNKNOWN_FIELD, Run
+from dra_sdk.tools.simulator.kubelet.calls import PLUGIN_TYPE, PREPARE, UNPREPARE, V1, RpcResult, method_path, to_json
 from dra_sdk.wire.proto import dra_v1_pb2
 from dra_sdk.wire.validation.names import driver_name
 
@@ -29,14 +30,11 @@ _PROTO: Final = "k8s.io/kubelet pkg/apis/dra/v1/api.proto"
 _GRPC: Final = "gRPC core concepts: status codes"
 _PROTOBUF: Final = "Protocol Buffers language guide (proto3)"
 
-PLUGIN_TYPE: Final = "DRAPlugin"
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a unix socket's path."""
 _TIMES: Final = 3
 TIMEOUT: Final = 20.0
 """Seconds for calls that take a working driver milliseconds."""
-UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
-"""A message with field 1023, length-delimited."""
 NOT_PROTOBUF: Final = b"\x0a\xff\xff\xff\xff\xff\xff"
 
 
@@ -107,44 +105,35 @@ def newest_version_first(run: Run) -> None:
 @REGISTRATION.must("REG-008", f"{_OPERATIONS}, notifyPlugin")
 def acknowledges_registration(run: Run) -> None:
     """NotifyRegistrationStatus with plugin_registered=true is answered with OK; else the kubelet drops the driver."""
-    answer = run.instance.registration
-    expect(answer.ok, f"NotifyRegistrationStatus: {answer.status}")
+    expect_ok(run.instance.registration, "NotifyRegistrationStatus")
 
 
 @REGISTRATION.must(
-    "REG-009", f"{_E2E}, must recover and register after NotifyRegistrationStatus failure", Requirement.DISRUPTION
+    "REG-009", f"{_E2E}, must recover and register after NotifyRegistrationStatus failure", Need.DISRUPTION
 )
 def survives_refused_registration(run: Run) -> None:
     """After the kubelet refuses the registration, the driver keeps running, and the next attempt can register it."""
     registrar = run.instance.registrar
     registrar.notify("refused by the conformance kit")
     expect(not run.driver.crash, run.driver.crash)
-    again = registrar.get_info()
-    expect(again.ok, f"GetInfo after the refusal: {again.status}")
-    registered = registrar.notify()
-    expect(registered.ok, f"NotifyRegistrationStatus after the refusal: {registered.status}")
-    answer = run.driver.prepare([])
-    expect(answer.ok, f"NodePrepareResources after the refusal: {answer.status}")
+    expect_ok(registrar.get_info(), "GetInfo after the refusal")
+    expect_ok(registrar.notify(), "NotifyRegistrationStatus after the refusal")
+    expect_ok(run.driver.prepare([]), "NodePrepareResources after the refusal")
 
 
 @REGISTRATION.must("REG-010", f"{_E2E}, must register after Kubelet restart")
 def registers_again_after_kubelet_restart(run: Run) -> None:
     """A restarted kubelet finds the same socket, gets the same PluginInfo and can register the driver again."""
-    registrar = run.instance.connect_registrar()
-    try:
+    with closing(run.instance.connect_registrar()) as registrar:
         again = registrar.get_info()
         expect(again.message == run.instance.info, "GetInfo differs from the first", first=to_json(run.instance.info))
-        registered = registrar.notify()
-        expect(registered.ok, f"NotifyRegistrationStatus: {registered.status}")
-    finally:
-        registrar.close()
+        expect_ok(registrar.notify(), "NotifyRegistrationStatus")
 
 
-@REGISTRATION.must("REG-011", f"{_WATCHER}, Monitoring Plugin Connection", Requirement.RESTART)
+@REGISTRATION.must("REG-011", f"{_WATCHER}, Monitoring Plugin Connection", Need.RESTART)
 def service_is_ready_at_registration(run: Run) -> None:
     """The service answers as soon as GetInfo does, because the kubelet may call it at once."""
-    first = run.instance.first_prepare
-    expect(first.ok, f"NodePrepareResources right after GetInfo: {first.status}")
+    expect_ok(run.instance.first_prepare, "NodePrepareResources right after GetInfo")
 
 
 @REGISTRATION.should("REG-012", f"{_WATCHER}, Plugin Discovery")
@@ -160,7 +149,7 @@ def serves_every_offered_version(run: Run) -> None:
     for version in _offered_versions(run):
         for call in (run.driver.prepare, run.driver.unprepare):
             answer = call([], version, TIMEOUT)
-            expect(answer.ok, f"{answer.method} of {version} for no claims: {answer.status}")
+            expect_ok(answer, f"{answer.method} of {version} for no claims")
             expect(not answer.claims, f"{answer.method} of {version} for no claims has entries")
 
 
@@ -178,7 +167,7 @@ def ignores_unknown_fields(run: Run) -> None:
     for version in _offered_versions(run):
         for method in (PREPARE, UNPREPARE):
             answer = _call(run, method_path(version, method), UNKNOWN_FIELD)
-            expect(answer.ok, f"{method} of {version} with an unknown field: {answer.status}")
+            expect_ok(answer, f"{method} of {version} with an unknown field")
 
 
 @WIRE.must("WIRE-004", _GRPC)
@@ -186,8 +175,7 @@ def survives_invalid_messages(run: Run) -> None:
     """Bytes that are not a message are answered with an error, and the next call succeeds."""
     answer = _call(run, method_path(run.instance.version, PREPARE), NOT_PROTOBUF)
     expect(not answer.ok, "bytes that are not a message were answered with OK")
-    after = run.driver.prepare([], timeout=TIMEOUT)
-    expect(after.ok, f"the next NodePrepareResources: {after.status}")
+    expect_ok(run.driver.prepare([], timeout=TIMEOUT), "the next NodePrepareResources")
 
 
 @WIRE.must("WIRE-005", _KEP)

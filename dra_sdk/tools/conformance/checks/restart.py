@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Final
 
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverNotRunningError, Instance
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect, expect_ok
 from dra_sdk.tools.conformance.run import Run, accepted, slice_versions
 from dra_sdk.tools.simulator.kubelet.calls import ClaimResponse
 
@@ -29,7 +29,7 @@ KILL_DELAYS: Final = (0.003, 0.03, 0.3, 3.0)
 """Seconds from a call to SIGKILL, if the call is not answered before: a busy machine takes a while to deliver it."""
 
 
-@RESTART.must("RST-001", "Kubernetes API reference, PodSpec.terminationGracePeriodSeconds", Requirement.RESTART)
+@RESTART.must("RST-001", "Kubernetes API reference, PodSpec.terminationGracePeriodSeconds", Need.RESTART)
 def ends_on_sigterm(run: Run) -> None:
     """On SIGTERM the driver ends within 30 seconds, the default grace period of a pod."""
     run.driver.start()
@@ -37,7 +37,7 @@ def ends_on_sigterm(run: Run) -> None:
     expect(ended, f"the process still ran {run.timeouts.stop:g} s after SIGTERM")
 
 
-@RESTART.should("RST-002", f"{_E2E_NODE}, must register after plugin restart", Requirement.RESTART)
+@RESTART.should("RST-002", f"{_E2E_NODE}, must register after plugin restart", Need.RESTART)
 def removes_its_sockets(run: Run) -> None:
     """A driver that ends on SIGTERM removes both sockets, so that the kubelet notices at once."""
     sockets = dict.fromkeys([run.instance.registration_socket, run.instance.service_socket])
@@ -46,7 +46,7 @@ def removes_its_sockets(run: Run) -> None:
     expect(not left, f"sockets that remain: {', '.join(left)}")
 
 
-@RESTART.must("RST-003", f"{_MANAGER}: the kubelet removes the slices of lost drivers", Requirement.RESTART)
+@RESTART.must("RST-003", f"{_MANAGER}: the kubelet removes the slices of lost drivers", Need.RESTART)
 def leaves_its_slices(run: Run) -> None:
     """A driver that ends does not delete its ResourceSlices: a restart must not take devices from the scheduler."""
     before = slice_versions(run.published_slices())
@@ -55,13 +55,13 @@ def leaves_its_slices(run: Run) -> None:
     expect(after == before, "the slices changed when the driver ended", before=before, after=after)
 
 
-@RESTART.must("RST-004", f"{_E2E_NODE}, must register after plugin restart", Requirement.RESTART)
+@RESTART.must("RST-004", f"{_E2E_NODE}, must register after plugin restart", Need.RESTART)
 def works_after_a_restart(run: Run) -> None:
     """A driver that ended on SIGTERM and starts again is registered and prepares claims."""
     _expect_working(run, run.driver.restart)
 
 
-@RESTART.must("RST-005", f"{_WATCHER}, Plugin Discovery: old sockets have to be deleted", Requirement.RESTART)
+@RESTART.must("RST-005", f"{_WATCHER}, Plugin Discovery: old sockets have to be deleted", Need.RESTART)
 def works_after_a_crash(run: Run) -> None:
     """A driver that was killed starts although its old sockets exist, is registered and prepares claims."""
     run.driver.start()
@@ -69,7 +69,7 @@ def works_after_a_crash(run: Run) -> None:
     _expect_working(run, run.driver.start)
 
 
-@RESTART.must("RST-006", f"{_HELPER}.UnprepareResourceClaims: not the same process", Requirement.RESTART)
+@RESTART.must("RST-006", f"{_HELPER}.UnprepareResourceClaims: not the same process", Need.RESTART)
 def unprepares_after_a_crash(run: Run) -> None:
     """A claim that was prepared before a crash is unprepared after it, even if the API server no longer has it."""
     claim = run.claims.create_one()
@@ -81,7 +81,7 @@ def unprepares_after_a_crash(run: Run) -> None:
     run.expect_specs_removed(before, "after the claim was unprepared")
 
 
-@RESTART.must("RST-007", f"{_HELPER}.PrepareResourceClaims: idempotent", Requirement.RESTART)
+@RESTART.must("RST-007", f"{_HELPER}.PrepareResourceClaims: idempotent", Need.RESTART)
 def same_answer_after_a_restart(run: Run) -> None:
     """A claim that was prepared before a restart gets the same devices after it."""
     claim = run.claims.create_one()
@@ -92,9 +92,7 @@ def same_answer_after_a_restart(run: Run) -> None:
     run.expect_defined(second.cdi_ids)
 
 
-@RESTART.must(
-    "RST-008", "Container Device Interface: specs are read whenever a container is created", Requirement.RESTART
-)
+@RESTART.must("RST-008", "Container Device Interface: specs are read whenever a container is created", Need.RESTART)
 def keeps_cdi_specs(run: Run) -> None:
     """CDI devices of prepared claims stay while the driver does not run: a pod's containers may restart then."""
     cdi_ids = run.cdi_ids(run.prepare_one(run.claims.create_one()))
@@ -104,7 +102,7 @@ def keeps_cdi_specs(run: Run) -> None:
     run.expect_defined(cdi_ids, "after the driver has started again")
 
 
-@RESTART.must("RST-009", f"{_E2E_NODE}, must not be removed if plugin restarts quickly enough", Requirement.RESTART)
+@RESTART.must("RST-009", f"{_E2E_NODE}, must not be removed if plugin restarts quickly enough", Need.RESTART)
 def restart_writes_no_slice(run: Run) -> None:
     """A restart changes no ResourceSlice: the objects and their versions stay the same."""
     before = slice_versions(run.published_slices())
@@ -112,7 +110,7 @@ def restart_writes_no_slice(run: Run) -> None:
     run.expect_unchanged_slices(run.driver.name, before, "the slices changed with the restart", run.timeouts.quiet)
 
 
-@RESTART.must("RST-010", f"{_E2E_NODE}, NodePrepareResources is in progress when Kubelet restarts", Requirement.RESTART)
+@RESTART.must("RST-010", f"{_E2E_NODE}, NodePrepareResources is in progress when Kubelet restarts", Need.RESTART)
 def recovers_from_a_crash_during_prepare(run: Run) -> None:
     """A driver that was killed while it prepared a claim prepares it after the start; unprepare leaves nothing."""
     before = run.spec_files()
@@ -129,7 +127,7 @@ def recovers_from_a_crash_during_prepare(run: Run) -> None:
     run.expect_specs_removed(before, "after the claim was unprepared")
 
 
-@RESTART.should("RST-011", f"{_HELPER}.{_GUARD}", Requirement.RESTART)
+@RESTART.should("RST-011", f"{_HELPER}.{_GUARD}", Need.RESTART)
 def remembers_held_devices(run: Run) -> None:
     """A device that was prepared before a crash is refused to another claim after it."""
     device = run.claims.pick_one(shared=False)
@@ -138,7 +136,7 @@ def remembers_held_devices(run: Run) -> None:
     if not run.driver.prepare([second.ref]).refuses(second.ref):
         raise NotApplicableError("the driver gives one device to two claims also without a crash (PREP-012)")
     run.driver.kill()
-    run.expect_refused(second, f"device {device.pool}/{device.device} was prepared for two claims")
+    run.expect_refused(second.ref, f"device {device.pool}/{device.device} was prepared for two claims")
 
 
 def _expect_working(run: Run, start: Callable[[], Instance]) -> None:
@@ -147,14 +145,14 @@ def _expect_working(run: Run, start: Callable[[], Instance]) -> None:
         instance = start()
     except DriverNotRunningError as error:
         raise CheckFailedError(str(error)) from error
-    expect(instance.registration.ok, f"NotifyRegistrationStatus: {instance.registration.status}")
+    expect_ok(instance.registration, "NotifyRegistrationStatus")
     run.prepare(run.claims.create_one())
 
 
 # -- rolling updates: two instances on one node, as for a DaemonSet with maxSurge
 
 
-@ROLLING.must("ROLL-001", f"{_WATCHER}, Seamless Upgrade; {_ROLLING}", Requirement.TWO_INSTANCES)
+@ROLLING.must("ROLL-001", f"{_WATCHER}, Seamless Upgrade; {_ROLLING}", Need.TWO_INSTANCES)
 def two_instances_serve(run: Run) -> None:
     """Two instances serve at once, with different sockets and one name: the kubelet refuses a duplicate endpoint."""
     with _two_instances(run) as (old, new):
@@ -163,12 +161,11 @@ def two_instances_serve(run: Run) -> None:
         expect(old.service_socket != new.service_socket, f"both instances serve at {old.service_socket}")
         for instance in (old, new):
             name = instance.registration_socket.name
-            answer = instance.prepare([])
-            expect(answer.ok, f"{name}: {answer.status}")
+            expect_ok(instance.prepare([]), name)
             expect(instance.registration_socket.exists(), f"{name} no longer exists")
 
 
-@ROLLING.must("ROLL-002", f"{_ROLLING}; DRAPlugin.UnprepareResourceClaims", Requirement.TWO_INSTANCES)
+@ROLLING.must("ROLL-002", f"{_ROLLING}; DRAPlugin.UnprepareResourceClaims", Need.TWO_INSTANCES)
 def unprepares_claims_of_the_other_instance(run: Run) -> None:
     """A claim that one instance prepared is unprepared by the other, in both directions."""
     with _two_instances(run) as (old, new):
@@ -180,7 +177,7 @@ def unprepares_claims_of_the_other_instance(run: Run) -> None:
             run.expect_specs_removed(before, "after the other instance unprepared the claim")
 
 
-@ROLLING.must("ROLL-003", f"{_ROLLING}; DRAPlugin.PrepareResourceClaims", Requirement.TWO_INSTANCES)
+@ROLLING.must("ROLL-003", f"{_ROLLING}; DRAPlugin.PrepareResourceClaims", Need.TWO_INSTANCES)
 def both_instances_answer_the_same(run: Run) -> None:
     """A claim that one instance prepared gets the same devices from the other."""
     with _two_instances(run) as (old, new):
@@ -190,21 +187,21 @@ def both_instances_answer_the_same(run: Run) -> None:
         run.expect_defined(second.cdi_ids)
 
 
-@ROLLING.must("ROLL-004", f"{_E2E}, rolling update", Requirement.TWO_INSTANCES)
+@ROLLING.must("ROLL-004", f"{_E2E}, rolling update", Need.TWO_INSTANCES)
 def old_instance_ends(run: Run) -> None:
     """When the old instance ends, the new one keeps working, and the ResourceSlices stay as they are."""
     with _two_instances(run) as (old, new):
         _expect_takeover(run, old, new)
 
 
-@ROLLING.must("ROLL-005", f"{_E2E}, failed update", Requirement.TWO_INSTANCES)
+@ROLLING.must("ROLL-005", f"{_E2E}, failed update", Need.TWO_INSTANCES)
 def new_instance_ends(run: Run) -> None:
     """When the new instance ends, the old one keeps working, and the ResourceSlices stay as they are."""
     with _two_instances(run) as (old, new):
         _expect_takeover(run, new, old)
 
 
-@ROLLING.should("ROLL-006", f"DRAPlugin.{_GUARD}", Requirement.TWO_INSTANCES)
+@ROLLING.should("ROLL-006", f"DRAPlugin.{_GUARD}", Need.TWO_INSTANCES)
 def refuses_a_device_held_through_the_other_instance(run: Run) -> None:
     """A device that one instance prepared for a claim is refused to another claim by the other instance."""
     with _two_instances(run) as (old, new):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.tools.conformance.check import Level, Requirement
-from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect
-from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.conformance.check import Level, Need
+from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect, expect_ok
+from dra_sdk.tools.conformance.run import Run, placed_files
 from dra_sdk.tools.simulator.request import RequestRecord
 
 SECURITY: Final = Level("security", "Sockets, files and names")
@@ -66,13 +65,16 @@ def cdi_specs_are_private(run: Run) -> None:
     expect(not wrong, "; ".join(wrong))
 
 
-@SECURITY.must("SEC-004", "CWE-22, path traversal", Requirement.DISRUPTION)
+@SECURITY.must("SEC-004", "CWE-22, path traversal", Need.DISRUPTION)
 def rejects_path_traversal(run: Run) -> None:
     """A claim's name or UID such as `../x` neither removes nor creates a file outside of the driver's directories."""
     directory = run.cdi.directory
-    with _canaries([directory, directory.parent, run.instance.service_socket.parent.parent]) as canaries:
-        before = {folder: _names(folder) for folder in {path.parent for path in canaries}}
-        for ref in _traversals(run.environment.namespace, canaries[0].stem):
+    folders = directory, directory.parent, run.instance.service_socket.parent.parent
+    stem = f"canary-{uuid.uuid4().hex[:8]}"
+    canaries = {folder / f"{stem}.json": b"{}" for folder in folders}
+    with placed_files(canaries):
+        before = {folder: _names(folder) for folder in folders}
+        for ref in _traversals(run.environment.namespace, stem):
             run.driver.prepare([ref])
             run.driver.unprepare([ref])
         removed = [str(path) for path in canaries if not path.exists()]
@@ -91,33 +93,17 @@ def survives_invalid_requests(run: Run) -> None:
         for call in (run.driver.prepare, run.driver.unprepare):
             answer = call(refs)
             expect(answer.ok or not answer.status.startswith(("UNAVAILABLE", "DEADLINE")), answer.status)
-    after = run.driver.prepare([])
-    expect(after.ok, f"the next NodePrepareResources: {after.status}")
+    expect_ok(run.driver.prepare([]), "the next NodePrepareResources")
 
 
-@SECURITY.should("SEC-006", _KEP, Requirement.EMBEDDED_SERVER)
+@SECURITY.should("SEC-006", _KEP, Need.EMBEDDED_SERVER)
 def sends_only_necessary_requests(run: Run) -> None:
     """A driver on a node reads single claims and its node, and writes only ResourceSlices and device status."""
-    claim = run.claims.create_one()
-    run.prepare(claim)
+    claim = run.prepared()
     run.unprepare(claim)
     assert run.environment.requests
     extra = sorted({_request(request) for request in run.environment.requests() if not _allowed(request)})
     expect(not extra, f"the driver also sent: {', '.join(extra)}")
-
-
-@contextmanager
-def _canaries(directories: Iterable[Path]) -> Iterator[list[Path]]:
-    """Provide a file with one name in each directory, as long as the context."""
-    name = f"canary-{uuid.uuid4().hex[:8]}.json"
-    paths = list(dict.fromkeys(directory / name for directory in directories))
-    try:
-        for path in paths:
-            path.write_text("{}")
-        yield paths
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
 
 
 def _traversals(namespace: str, stem: str) -> Iterator[ClaimRef]:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from dra_sdk.kube import paths
 from dra_sdk.model import JSON
 from dra_sdk.tools.conformance.allocatable import devices_with_slices, latest_generation, published_devices
-from dra_sdk.tools.conformance.check import Level, Requirement
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.outcomes import expect
 from dra_sdk.tools.conformance.run import Run, slice_versions
 from dra_sdk.tools.conformance.timeouts import wait_until
@@ -65,7 +66,7 @@ def publishes_for_its_own_node(run: Run) -> None:
 @SLICES.should("SLC-005", _E2E)
 def slices_are_owned_by_the_node(run: Run) -> None:
     """A slice with a nodeName has that Node as its controlling owner, so that it is deleted with the Node."""
-    uid = run.api.node(run.environment.node_name)["metadata"]["uid"]
+    uid = run.api.client.get(paths.node(run.environment.node_name))["metadata"]["uid"]
     for raw_slice in run.published_slices():
         if raw_slice["spec"].get("nodeName"):
             owners = raw_slice["metadata"].get("ownerReferences") or []
@@ -83,12 +84,12 @@ def attributes_have_the_right_domain(run: Run) -> None:
     expect(not problems, "; ".join(problems))
 
 
-@SLICES.must("SLC-007", f"{_MANAGER}: a starting kubelet deletes them", Requirement.DISRUPTION)
+@SLICES.must("SLC-007", f"{_MANAGER}: a starting kubelet deletes them", Need.DISRUPTION)
 def restores_deleted_slices(run: Run) -> None:
     """ResourceSlices that the kubelet deletes are published again while the driver runs."""
     before = published_devices(run.settled_slices())
     for raw_slice in run.api.slices(run.driver.name):
-        run.api.delete_slice(raw_slice["metadata"]["name"])
+        run.api.delete(paths.resource_slice(raw_slice["metadata"]["name"]))
 
     def missing() -> list[tuple[str, str]]:
         return sorted(before ^ published_devices(run.api.slices(run.driver.name)))
@@ -105,18 +106,16 @@ def does_not_write_unchanged_slices(run: Run) -> None:
     run.expect_unchanged_slices(run.driver.name, before, reason, run.timeouts.quiet)
 
 
-@SLICES.must(
-    "SLC-009", "KEP-4381, Compromised kubelet plugin: there is no separation by driver", Requirement.DISRUPTION
-)
+@SLICES.must("SLC-009", "KEP-4381, Compromised kubelet plugin: there is no separation by driver", Need.DISRUPTION)
 def leaves_slices_of_other_drivers(run: Run) -> None:
     """Slices of other drivers on the same node stay as they are."""
     run.settled_slices()
-    foreign = run.api.create_slice(_foreign_slice(run.environment.node_name))
+    foreign = run.api.client.create(paths.resource_slices(), _foreign_slice(run.environment.node_name))
     try:
         reason = "the slice of another driver was changed"
         run.expect_unchanged_slices(OTHER_DRIVER, slice_versions([foreign]), reason, run.timeouts.quiet)
     finally:
-        run.api.delete_slice(foreign["metadata"]["name"])
+        run.api.delete(paths.resource_slice(foreign["metadata"]["name"]))
 
 
 def _pool_problems(slices: list[JSON]) -> Iterator[str]:

@@ -10,15 +10,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.tools.conformance.environment import ApiServer, Environment
+from dra_sdk.tools.conformance.environment import KitClient, NodeEnvironment
 from tests.tools.conformance.mutants.driver import MutantDriver
 
 
 def main() -> None:
     name, *faults = sys.argv[1:]
     kubeconfig = Path(os.environ["KUBECONFIG"])
-    with closing(ApiServer(KubeClient.connect(kubeconfig, agent="mutant"))) as api:
-        environment = Environment(
+    with closing(KitClient(KubeClient.connect(kubeconfig, agent="mutant"))) as api:
+        environment = NodeEnvironment(
             api,
             os.environ["NODE_NAME"],
             "default",

@@ -15,24 +15,24 @@ JSON = dict[str, Any]
 
 class Specs:
     def __init__(self, directory: Path, driver: str, faults: Faults) -> None:
-        self._directory, self._driver, self._faults = directory, driver, faults
+        self.directory, self._driver, self._faults = directory, driver, faults
 
     @property
     def kind(self) -> str:
         return f"{self._driver}/device"
 
     def path(self, uid: str) -> Path:
-        clean = "".join(each if each.isalnum() or each == "-" else "_" for each in uid)[:64]
-        return self._directory / f"{self._driver}-device_{clean}.json"
+        clean = "".join(char if char.isalnum() or char == "-" else "_" for char in uid)[:64]
+        return self.directory / f"{self._driver}-device_{clean}.json"
 
     def write(self, uid: str, devices: list[JSON]) -> None:
         if "no-spec" in self._faults:
             return
         if "cleans-directory" in self._faults:
-            for path in self._directory.iterdir():
+            for path in self.directory.iterdir():
                 path.unlink()
         if "stumbles-over-others" in self._faults:
-            for path in self._directory.glob("*.json"):
+            for path in self.directory.glob("*.json"):
                 json.loads(path.read_text())
         text = json.dumps(self._spec(uid, devices), indent=2)
         path = self.path(uid)
@@ -57,16 +57,16 @@ class Specs:
         self.path(uid).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        for path in self._directory.glob(f"{self._driver}-device_*.json"):
+        for path in self.directory.glob(f"{self._driver}-device_*.json"):
             path.unlink()
 
     def _spec(self, uid: str, devices: list[JSON]) -> JSON:
-        each = {device["cdi"]: {"name": device["cdi"], "containerEdits": self._edits(device)} for device in devices}
+        entries = {device["cdi"]: {"name": device["cdi"], "containerEdits": self._edits(device)} for device in devices}
         if "nri" in self._faults:
             pinned = f"{PREFIX}{uid}={cpus_of(devices)}"
-            for device in each.values():
+            for device in entries.values():
                 device["containerEdits"]["env"].append(pinned)
-        spec: JSON = {"cdiVersion": "0.5.0", "kind": self.kind, "devices": list(each.values())}
+        spec: JSON = {"cdiVersion": "0.5.0", "kind": self.kind, "devices": list(entries.values())}
         if "edits-for-all" in self._faults:
             spec["containerEdits"] = {"env": [f"ALL_{device['name']}=1" for device in devices]}
         if "invalid-spec" in self._faults:

@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from dra_sdk.errors import DraError
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS
-from dra_sdk.tools.conformance.environment import Environment
+from dra_sdk.tools.conformance.environment import NodeEnvironment
 from dra_sdk.wire.proto import pluginregistration_v1_pb2
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
@@ -31,7 +31,7 @@ THREADS = 16
 class MutantDriver:
     """A driver with this name and these faults; `pod_uid` distinguishes instances."""
 
-    def __init__(self, name: str, environment: Environment, faults: Faults, pod_uid: str = "") -> None:
+    def __init__(self, name: str, environment: NodeEnvironment, faults: Faults, pod_uid: str = "") -> None:
         self.name, self.environment, self.faults = name, environment, faults
         self.problem = ""
         data = environment.plugins_dir / name
@@ -202,8 +202,8 @@ class MutantDriver:
         for claim in claims[:1] if "first-claim-only" in self.faults else claims:
             entry = response.claims[claim.uid]
             try:
-                found = self.preparer.prepare(claim.namespace, claim.name, claim.uid, context.is_active)
-                entry.devices.extend(self._device(wire, version, each) for each in found)
+                prepared = self.preparer.prepare(claim.namespace, claim.name, claim.uid, context.is_active)
+                entry.devices.extend(self._device(wire, version, device) for device in prepared)
             except (RefusedError, DraError, ValueError, OSError) as error:
                 entry.error = str(error) or type(error).__name__
             if "foreign-device" in self.faults:

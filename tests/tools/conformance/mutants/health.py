@@ -43,7 +43,7 @@ class Health:
             time.sleep(_LOOK)
 
     def _report(self) -> Any:
-        names = [each["name"] for each in devices(self._driver, self._faults)]
+        names = [device["name"] for device in devices(self._driver, self._faults)]
         names += ["stranger"] if "strange-device" in self._faults else []
         names = names[1:] if "some-devices" in self._faults else names
         return dra_health_v1_pb2.NodeWatchResourcesResponse(devices=[self._device(name) for name in names])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dra_sdk.tools.conformance.environment import Environment
-from dra_sdk.tools.conformance.launcher import Process
+from dra_sdk.tools.conformance.environment import NodeEnvironment
+from dra_sdk.tools.conformance.launcher import InstanceProcess
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.driver import MutantDriver
 
@@ -49,7 +49,7 @@ class MutantLauncher:
         self._name, self._faults = name, faults
         self._started = 0
 
-    def start(self, environment: Environment, pod_uid: str) -> Process:
+    def start(self, environment: NodeEnvironment, pod_uid: str) -> InstanceProcess:
         self._started += 1
         driver = MutantDriver(self._name, environment, self._faults, pod_uid)
         if "once" in self._faults and self._started > 1:

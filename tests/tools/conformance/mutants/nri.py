@@ -32,7 +32,7 @@ MANY = 100
 
 def cpus_of(devices: Sequence[Mapping[str, Any]]) -> str:
     """The CPUs of a claim's devices."""
-    return format_cpuset(frozenset().union(*(parse_cpuset(CPUS[each["name"]]) for each in devices)))
+    return format_cpuset(frozenset().union(*(parse_cpuset(CPUS[device["name"]]) for device in devices)))
 
 
 class Pinning:
@@ -66,7 +66,7 @@ class Pinning:
             if "slow-with-many" in self._faults and len(containers) > MANY:
                 time.sleep(SLOW)
             self._pools.clear()
-            self._containers = {each.id: _claims(each) for each in containers}
+            self._containers = {container.id: _claims(container) for container in containers}
             if "ignores-synchronize" in self._faults:
                 return []
             if "forgets-on-reconnect" in self._faults and self._connections > 1:
@@ -136,7 +136,7 @@ class Pinning:
 
 
 def _variables(container: pb.Container) -> dict[str, str]:
-    pairs = [each.partition("=") for each in container.env if each.startswith(PREFIX)]
+    pairs = [variable.partition("=") for variable in container.env if variable.startswith(PREFIX)]
     return {name.removeprefix(PREFIX): value for name, _, value in pairs}
 
 

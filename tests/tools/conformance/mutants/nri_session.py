@@ -130,8 +130,8 @@ class _Session:
                 self.close()
         if registration.ident:
             registration.join(LONG)
-        for each in self._updates:
-            each.join(LONG)
+        for thread in self._updates:
+            thread.join(LONG)
         self._mux.join(LONG)
         return self._problem
 
@@ -167,9 +167,9 @@ class _Session:
         elif call.method == "Synchronize":
             self._take(call, pb.SynchronizeRequest.FromString(call.payload))
         elif call.method == "StateChange":
-            found = from_state_change(pb.StateChangeEvent.FromString(call.payload))
-            if found and "no-state-change" not in self._faults:
-                self._event(call, *found)
+            event = from_state_change(pb.StateChangeEvent.FromString(call.payload))
+            if event and "no-state-change" not in self._faults:
+                self._event(call, *event)
             else:
                 call.answer(pb.Empty())
         elif event := BY_METHOD.get(call.method):
@@ -191,7 +191,7 @@ class _Session:
     def _event(self, call: TtrpcCall, event: Event, request: Any) -> None:
         messages: list[Message] = [request, request.pod]
         messages += [request.container] if hasattr(request, "container") else []
-        if "strict-fields" in self._faults and any(len(UnknownFieldSet(each)) for each in messages):
+        if "strict-fields" in self._faults and any(len(UnknownFieldSet(message)) for message in messages):
             call.fail(Code.INVALID_ARGUMENT, "unknown fields")
             return
         subscription = self._subscriptions.get(event)

@@ -147,22 +147,22 @@ class Preparer:
             return []
         if "spec-before-checks" in self.faults:
             self._specs.write(uid, [{"cdi": f"{uid}-0", "request": "any", "name": "any"}])
-        found = self._devices(claim, uid)
-        return self._commit(uid, found, active)
+        devices = self._devices(claim, uid)
+        return self._commit(uid, devices, active)
 
-    def _commit(self, uid: str, found: list[JSON], active: Callable[[], bool]) -> list[JSON]:
-        self._state.put(uid, {"complete": False, "devices": found})
+    def _commit(self, uid: str, devices: list[JSON], active: Callable[[], bool]) -> list[JSON]:
+        self._state.put(uid, {"complete": False, "devices": devices})
         if "half-done" in self.faults and _wait_for(lambda: not active()):
             raise RefusedError("the kubelet has gone")
         if "trips-over-half" in self.faults:
             _wait_for(lambda: self.dead)
         if self.dead:
             raise RefusedError("the process is dead")
-        self._specs.write(uid, found)
-        self._state.put(uid, {"complete": True, "devices": found})
-        for device in found:
+        self._specs.write(uid, devices)
+        self._state.put(uid, {"complete": True, "devices": devices})
+        for device in devices:
             self._held_by[f"{device['pool']}/{device['name']}"] = uid
-        return found
+        return devices
 
     def _claim(self, namespace: str, name: str, uid: str) -> JSON | None:
         try:
@@ -190,13 +190,13 @@ class Preparer:
             if mine and opaque["parameters"].get("kind") != "MutantConfig" and "ignores-config" not in self.faults:
                 raise RefusedError("the configuration is of an unknown kind")
         everything = "takes-all-results" in self.faults
-        results = [each for each in allocation["results"] if everything or each["driver"] == self._driver]
+        results = [result for result in allocation["results"] if everything or result["driver"] == self._driver]
         if "four-at-most" in self.faults and len(results) > 4:
             raise RefusedError("too many devices")
-        return [self._device(index, each, uid) for index, each in enumerate(results)]
+        return [self._device(index, result, uid) for index, result in enumerate(results)]
 
     def _device(self, index: int, result: JSON, uid: str) -> JSON:
-        names = {each["name"]: each for each in devices(self._driver, self.faults)}
+        names = {device["name"]: device for device in devices(self._driver, self.faults)}
         known = names.get(result["device"])
         if known is None and not {"any-device", "takes-all-results"} & self.faults:
             raise RefusedError(f"there is no device {result['device']}")
@@ -231,9 +231,9 @@ class Preparer:
             taken = self._held_by.get(device) not in {None, uid}
         else:
             taken = any(
-                other != uid and device == f"{each['pool']}/{each['name']}"
+                other != uid and device == f"{held['pool']}/{held['name']}"
                 for other, entry in self._state.all().items()
-                for each in entry["devices"]
+                for held in entry["devices"]
             )
         if taken:
             raise RefusedError(f"device {device} is held by another claim")

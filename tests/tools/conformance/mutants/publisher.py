@@ -25,14 +25,16 @@ def devices(driver: str, faults: Faults) -> list[JSON]:
     if "made-up-attribute" in faults:
         attributes["resource.kubernetes.io/colour"] = {"string": "red"}
     names = ["Dev_0" if "invalid-slice" in faults else "dev-0", "dev-1", "dev-2", "dev-3"]
-    found: list[JSON] = [{"name": name, "attributes": attributes} for name in names]
+    published: list[JSON] = [{"name": name, "attributes": attributes} for name in names]
     if "no-sharing" in faults:
-        return found
+        return published
     seats = {"value": str(SHARES), "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}
-    found.append({"name": "shared-0", "allowMultipleAllocations": True, "capacity": {"seats": seats}})
+    published.append({"name": "shared-0", "allowMultipleAllocations": True, "capacity": {"seats": seats}})
     wires = "wires-gone" if "lost-counters" in faults else "wires"
-    found.append({"name": "part-0", "consumesCounters": [{"counterSet": wires, "counters": {"wires": {"value": "1"}}}]})
-    return found
+    published.append(
+        {"name": "part-0", "consumesCounters": [{"counterSet": wires, "counters": {"wires": {"value": "1"}}}]}
+    )
+    return published
 
 
 def slices(driver: str, node: str, owner: str, faults: Faults) -> Iterator[JSON]:
@@ -40,8 +42,8 @@ def slices(driver: str, node: str, owner: str, faults: Faults) -> Iterator[JSON]
     if "no-slices" in faults:
         return
     counters = [{"name": "wires", "counters": {"wires": {"value": "2"}}}]
-    found = devices(driver, faults)
-    contents: list[JSON] = [{"devices": found}]
+    published = devices(driver, faults)
+    contents: list[JSON] = [{"devices": published}]
     contents += [] if "no-sharing" in faults else [{"sharedCounters": counters}]
     contents += [{"devices": [{"name": "dev-0"}]}] if "duplicate-device" in faults else []
     count = len(contents) + ("missing-slice" in faults)
@@ -73,13 +75,16 @@ class Publisher:
         if self._thread.is_alive():
             self._thread.join()
         if delete:
-            for each in self._own():
-                self.client.delete(paths.resource_slice(each["metadata"]["name"]))
+            for raw_slice in self._own():
+                self.client.delete(paths.resource_slice(raw_slice["metadata"]["name"]))
         self.client.close()
 
     def _run(self) -> None:
         owner = self.client.get(paths.node(self._node))["metadata"]["uid"]
-        desired = {each["metadata"]["name"]: each for each in slices(self._driver, self._node, owner, self._faults)}
+        desired = {
+            raw_slice["metadata"]["name"]: raw_slice
+            for raw_slice in slices(self._driver, self._node, owner, self._faults)
+        }
         if "lists-claims" in self._faults:
             self.client.list(paths.resource_claims())
         if "rewrites-on-start" in self._faults:
@@ -98,22 +103,22 @@ class Publisher:
             self._delete_others()
 
     def _create(self, desired: dict[str, JSON]) -> None:
-        there = {each["metadata"]["name"] for each in self._own()}
-        for name, each in desired.items():
+        there = {raw_slice["metadata"]["name"] for raw_slice in self._own()}
+        for name, raw_slice in desired.items():
             if name not in there:
-                self.client.create(paths.resource_slices(), each)
+                self.client.create(paths.resource_slices(), raw_slice)
 
     def _rewrite(self) -> None:
-        for each in self._own():
-            each["metadata"].setdefault("labels", {})["turn"] = str(int(each["metadata"]["resourceVersion"]))
-            self.client.update(paths.resource_slice(each["metadata"]["name"]), each)
+        for raw_slice in self._own():
+            raw_slice["metadata"].setdefault("labels", {})["turn"] = str(int(raw_slice["metadata"]["resourceVersion"]))
+            self.client.update(paths.resource_slice(raw_slice["metadata"]["name"]), raw_slice)
 
     def _delete_others(self) -> None:
-        for each in self.client.list(paths.resource_slices())["items"]:
-            if each["spec"]["driver"] != self._driver:
-                self.client.delete(paths.resource_slice(each["metadata"]["name"]))
+        for raw_slice in self.client.list(paths.resource_slices())["items"]:
+            if raw_slice["spec"]["driver"] != self._driver:
+                self.client.delete(paths.resource_slice(raw_slice["metadata"]["name"]))
 
     def _own(self) -> list[JSON]:
         selected = self.client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={self._driver}"})
-        found: list[JSON] = selected["items"]
-        return found
+        slices: list[JSON] = selected["items"]
+        return slices

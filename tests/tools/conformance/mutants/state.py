@@ -56,4 +56,4 @@ class State:
 
 def _name(uid: str) -> str:
     """A UID from a request as a part of a file name."""
-    return "".join(each if each.isalnum() or each == "-" else "_" for each in uid)[:64] or "none"
+    return "".join(char if char.isalnum() or char == "-" else "_" for char in uid)[:64] or "none"
