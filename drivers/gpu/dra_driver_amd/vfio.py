@@ -23,7 +23,7 @@ VFIO_STEP: Final = "vfio"
 
 
 def find_vfio_device(function: PassthroughFunction) -> VfioDevice | None:
-    """A function that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
+    """Return a function that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
     return vfio.vfio_device(function.pci) if function.bound else None
 
 

@@ -26,7 +26,7 @@ INTERVALS: Final[dict[Interval, int]] = {"Default": 0, "Short": 1, "Medium": 2, 
 
 
 def _limit(value: Any) -> Any:
-    """A memory limit: MPS takes whole MiB, so at least 1Mi, and at most `LARGEST_LIMIT`."""
+    """Check a memory limit: MPS takes whole MiB, so at least 1Mi, and at most `LARGEST_LIMIT`."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("must be a quantity such as 10Gi")  # noqa: TRY004 (pydantic turns ValueErrors into its own)
     amount = Quantity(value)
@@ -151,7 +151,7 @@ CONFIGS: Final[tuple[type[OpaqueConfig], ...]] = (GpuConfig, MigDeviceConfig, Vf
 
 
 def memory_limits(config: MpsConfig, devices: Mapping[str, str]) -> dict[str, str]:
-    """The memory limit of each device that has one, by UUID, in MiB as MPS takes it, such as `953M`.
+    """Return the memory limit of each device that has one, by UUID, in MiB as MPS takes it, such as `953M`.
 
     devices: the request (`request` or `request/subrequest`) of each device to which the configuration applies, by UUID.
 

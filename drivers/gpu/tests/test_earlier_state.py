@@ -94,7 +94,7 @@ def test_mig_devices_time_slices_an_mps_daemon_and_a_passed_through_gpu(nvidia: 
     assert not any(partition.active for partition in nvidia.fabric.partitions())
     after = nvidia.state()
     left = differences(before.pop("files"), after.pop("files"))
-    assert [each for each in left if not each.startswith(MODULES)] == []
+    assert [path for path in left if not path.startswith(MODULES)] == []
     assert after == before
 
 

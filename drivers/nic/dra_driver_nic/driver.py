@@ -66,14 +66,14 @@ class NicDriver:
         self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name and configuration; containers find the names of their interfaces in the metadata file.
+        """Return name and configuration; containers find the names of their interfaces in the metadata file.
 
         A reboot undoes every change of an interface, of a virtual function and of a kernel driver's binding.
         """
         return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True, volatile=True)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """Every network device that claims may have, also while a pod has it."""
+        """Yield every network device that claims may have, also while a pod has it."""
         yield self._pool(node)
 
     def _pool(self, node: Node) -> ResourcePool:
@@ -106,7 +106,7 @@ class NicDriver:
         unprepare(self._node(node, CALL_SECONDS), claim)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
-        """Who has which interface, card by card."""
+        """Yield who has which interface, card by card."""
         nic_node = self._node(node)
         report = HealthMonitor(nic_node, settle=0.0).read()
         unhealthy = frozenset(health.device for health in report if health.status is HealthStatus.UNHEALTHY)

@@ -53,24 +53,24 @@ class Registry:
         self._records: Records[Registration] | None = None
 
     def plugins(self, node: Node) -> list[Plugin]:
-        """All plugins by name of their resource: those that this process follows, or those that are remembered."""
+        """Return all plugins by name of their resource: those that this process follows, or those remembered."""
         with self._lock:
             if not self._following:
                 self._remember(node)
-            return [self._plugins[each] for each in sorted(self._plugins)]
+            return [self._plugins[resource] for resource in sorted(self._plugins)]
 
     def plugin(self, resource: str, node: Node) -> Plugin:
-        """The plugin of a resource. RetriableError if none is registered."""
-        for each in self.plugins(node):
-            if each.registration.resource == resource:
-                return each
+        """Return the plugin of a resource. RetriableError if none is registered."""
+        for plugin in self.plugins(node):
+            if plugin.registration.resource == resource:
+                return plugin
         raise RetriableError(f"no device plugin for {resource} is registered in {self._directory}")
 
     def health(self) -> list[DeviceHealth]:
-        """The health of all devices; empty while another process follows the plugins."""
+        """Return the health of all devices; empty while another process follows the plugins."""
         with self._lock:
             plugins = list(self._plugins.values()) if self._following else []
-        return [health for each in plugins for health in each.health(self._settings.away_seconds)]
+        return [health for plugin in plugins for health in plugin.health(self._settings.away_seconds)]
 
     def serve(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Follow the plugins until `stop` is set; call `changed` when other devices are to be published."""
@@ -114,7 +114,7 @@ class Registry:
         return wire.Empty()
 
     def _problem(self, request: wire.RegisterRequest) -> str | None:
-        """Why a plugin is refused; None if it is not."""
+        """Return why a plugin is refused; None if it is not."""
         name, endpoint, allowed = request.resource_name, request.endpoint, self._settings.resources
         if request.version != VERSION:
             return f"version {request.version!r} of the device plugin API is not supported; the bridge has {VERSION}"
@@ -138,24 +138,24 @@ class Registry:
         before, self._plugins = self._plugins, {}
         for key in records.devices():
             try:
-                found = records.read(key)
+                registration = records.read(key)
             except RecordError as error:
                 log.warning("a device plugin is not known until it registers again: %s", error)
                 continue
-            known = before.get(found.resource)
-            if known is not None and known.registration == found:
-                self._plugins[found.resource] = before.pop(found.resource)  # with its connection
-            elif found.endpoint:
-                self._plugins[found.resource] = self._plugin(found)
-        for each in before.values():
-            each.follower.stop()
+            known = before.get(registration.resource)
+            if known is not None and known.registration == registration:
+                self._plugins[registration.resource] = before.pop(registration.resource)  # with its connection
+            elif registration.endpoint:
+                self._plugins[registration.resource] = self._plugin(registration)
+        for plugin in before.values():
+            plugin.follower.stop()
 
     def _follow(self, node: Node, changed: Callable[[], None]) -> None:
         with self._lock:
             self._remember(node)
             self._changed, self._following = changed, True
-            for each in self._plugins.values():
-                each.follower.start()
+            for plugin in self._plugins.values():
+                plugin.follower.start()
 
     def _store(self, plugin: Plugin) -> None:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
@@ -170,26 +170,26 @@ class Registry:
         """Forget plugins that have been away for too long."""
         limit = self._settings.forget_seconds
         with self._lock:
-            gone = [each for each in self._plugins.values() if each.follower.away() > limit]
-            for each in gone:
-                del self._plugins[each.registration.resource]
+            forgotten = [plugin for plugin in self._plugins.values() if plugin.follower.away() > limit]
+            for plugin in forgotten:
+                del self._plugins[plugin.registration.resource]
                 if self._records is not None:
-                    self._records.save(_key(each.registration.resource), Registration())
-        for each in gone:
-            log.warning("%s has been away for over %.0f s; its devices are no longer published", each, limit)
-            each.follower.stop()
-        if gone:
+                    self._records.save(_key(plugin.registration.resource), Registration())
+        for plugin in forgotten:
+            log.warning("%s has been away for over %.0f s; its devices are no longer published", plugin, limit)
+            plugin.follower.stop()
+        if forgotten:
             self._changed()
 
     def _end(self) -> None:
         with self._lock:
             plugins, self._plugins, self._following = list(self._plugins.values()), {}, False
-        for each in plugins:
-            each.follower.stop()
-        for each in plugins:
-            each.follower.join(_JOIN)
+        for plugin in plugins:
+            plugin.follower.stop()
+        for plugin in plugins:
+            plugin.follower.join(_JOIN)
 
 
 def _key(resource: str) -> str:
-    """The name of a resource's record; no domain has an underscore."""
+    """Return the name of a resource's record; no domain has an underscore."""
     return resource.replace("/", "_", 1)

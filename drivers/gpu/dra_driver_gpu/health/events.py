@@ -42,7 +42,7 @@ _MEANINGS: Final = {
 
 
 def describe_xid(xid: int) -> str:
-    """An XID in words, such as `XID 79 (the GPU has fallen off the bus)`."""
+    """Put an XID in words, such as `XID 79 (the GPU has fallen off the bus)`."""
     meaning = _MEANINGS.get(xid)
     return f"XID {xid} ({meaning})" if meaning else f"XID {xid}"
 
@@ -73,7 +73,7 @@ class EventListener:
         self._without_events &= gpus.keys()
 
     def wait(self, milliseconds: int) -> Event | None:
-        """The next event; None on timeout, and at once if `active` is false.
+        """Return the next event; None on timeout, and at once if `active` is false.
 
         Raises NvmlError, GpuIsLostError among them; then the set has been freed.
         """

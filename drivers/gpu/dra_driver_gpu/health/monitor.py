@@ -46,7 +46,7 @@ class HealthRules:
     trust_counters: bool = True
 
     def is_benign(self, xid: int) -> bool:
-        """Whether this XID is the fault of a program, not of the GPU."""
+        """Return whether this XID is the fault of a program, not of the GPU."""
         return xid in BENIGN_XIDS or xid in self.also_benign
 
 
@@ -76,7 +76,7 @@ class HealthMonitor:
         self._complaint = ""
 
     def watch(self, node: Node, stop: StopEvent) -> Iterator[list[DeviceHealth]]:
-        """All devices, at every change and every few seconds, until `stop` is set: what `dra_device_health` yields.
+        """Yield all devices at every change and every few seconds until `stop` is set, as `dra_device_health` does.
 
         If NVML fails it goes on with what it can read; a device about which nothing is known is Unknown.
         """
@@ -172,7 +172,7 @@ class HealthMonitor:
                 stop.wait(min(left, _STOP_SECONDS))
 
     def _throttle(self, stop: StopEvent, left: float) -> None:
-        """NVML answers GPU_IS_LOST for as long as a GPU is: read at once which one it is, but only the first time."""
+        """Read at once which GPU is lost, but only the first time: NVML answers GPU_IS_LOST for as long as one is."""
         if self._lost_before:
             stop.wait(left)
         self._lost_before = not self._lost_before
@@ -203,7 +203,7 @@ class HealthMonitor:
         return worse
 
     def _units(self, uuid: str, event: Event) -> Units:
-        """The slices of the MIG device of an event, which may be newer than the last reading; else the whole GPU."""
+        """Return the slices of an event's MIG device, which may be newer than the last reading; else the whole GPU."""
         if event.gpu_instance_id == WHOLE_GPU:
             return Units()
         try:
@@ -218,7 +218,7 @@ class HealthMonitor:
         return [health for device in self._watched.devices if (health := self._health(device)) is not None]
 
     def _health(self, device: Device) -> DeviceHealth | None:
-        """The health of a device; None if it cannot be used because its GPU is with a virtual machine."""
+        """Return the health of a device; None if it cannot be used because its GPU is with a virtual machine."""
         hardware: GpuDevice = device.hardware
         history, units = self._histories.get(hardware.uuid), hardware.units
         if history is None:  # it was bound to VFIO before the start
@@ -232,7 +232,7 @@ class HealthMonitor:
         return _health(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
 
     def _other_troubles(self, device: GpuDevice) -> Iterator[str]:
-        """Troubles of the device itself, not of others on the same part of the GPU."""
+        """Yield troubles of the device itself, not of others on the same part of the GPU."""
         for uuid, trouble in self._troubles().items():
             if device.kind is not Kind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
                 yield trouble

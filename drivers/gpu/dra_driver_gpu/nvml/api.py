@@ -121,7 +121,7 @@ class Gpu(Protocol):
         """`nvmlDeviceSetPersistenceMode`. Raises NotSupportedError."""
 
     def processes(self) -> list[Process]:
-        """Compute, graphics and MPS processes, each pid once.
+        """Return compute, graphics and MPS processes, each pid once.
 
         `nvmlDeviceGet{Compute,Graphics,MPSCompute}RunningProcesses_v3`. A caller that may not see the processes of
         other containers gets none of them.

@@ -69,23 +69,23 @@ class Watched:
     def step(self) -> dict[str, DeviceHealth]:
         report = next(self._reports)
         read_report("gpu.nvidia.com", "node-1", report)  # the SDK accepts it
-        return {each.device: each for each in report}
+        return {health.device: health for health in report}
 
     def unhealthy(self) -> dict[str, str]:
         """The unhealthy devices of the next report; all others must be healthy."""
         report = self.step()
-        assert {each.status for each in report.values()} <= {HealthStatus.HEALTHY, HealthStatus.UNHEALTHY}
-        return {name: each.message for name, each in report.items() if each.status is HealthStatus.UNHEALTHY}
+        assert {health.status for health in report.values()} <= {HealthStatus.HEALTHY, HealthStatus.UNHEALTHY}
+        return {name: health.message for name, health in report.items() if health.status is HealthStatus.UNHEALTHY}
 
     def create(self, gpu: int, profile_id: int, start: int, size: int) -> int:
         """Create a MIG device; returns the id of its GPU instance."""
         self.nvml.init()
         instance = self.nvml.device_by_uuid(self.gpus[gpu]).create_gpu_instance(profile_id, Placement(start, size))
-        kind = next(each for each in self.nvml.state(self.gpus[gpu]).instances[instance.info().id].profiles[::-1])
+        kind = next(profile for profile in self.nvml.state(self.gpus[gpu]).instances[instance.info().id].profiles[::-1])
         instance.create_compute_instance(kind.id)
-        found = instance.info().id
+        instance_id = instance.info().id
         self.nvml.shutdown()
-        return found
+        return instance_id
 
     def end(self) -> None:
         """The hook ends; the monitor stays."""
@@ -110,8 +110,8 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for watched in made:
+        watched.close()
 
 
 @pytest.fixture

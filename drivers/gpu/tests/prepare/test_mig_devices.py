@@ -34,8 +34,8 @@ def create_mig(harness, profile_id=19, start=0, size=1, *, index=0, compute=True
 
 def instances(harness, index=0):
     return sorted(
-        (each.row.name, each.placement.start)
-        for each in harness.memory.state(harness.memory.gpus[index].uuid).instances.values()
+        (instance.row.name, instance.placement.start)
+        for instance in harness.memory.state(harness.memory.gpus[index].uuid).instances.values()
     )
 
 
@@ -81,7 +81,7 @@ def test_the_whole_compute_instance_is_chosen_by_kind(make_gpus):
     harness = make_gpus(replace(gpu, model=replace(gpu.model, nvl_profile=True)), dynamic_mig=True)
     harness.driver.prepare(claim(mig("7g.80gb")))
     (made,) = harness.memory.state(gpu.uuid).instances.values()
-    assert [each.profile.kind.name for each in made.compute_instances.values()] == ["SLICE_7"]
+    assert [compute_instance.profile.kind.name for compute_instance in made.compute_instances.values()] == ["SLICE_7"]
 
 
 def test_the_whole_gpu_and_its_mig_devices_exclude_each_other(make_gpus):

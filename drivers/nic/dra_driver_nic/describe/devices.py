@@ -239,7 +239,7 @@ def _switch_above(pci: PciDevice) -> str:
 
 
 def _rdma_attributes(nic: Nic) -> dict[str, Any]:
-    """Of the RDMA device and its port; GUID and partition keys of a port are those of InfiniBand."""
+    """Return those of the RDMA device and its port; GUID and partition keys of a port are those of InfiniBand."""
     values: dict[str, Any] = {"rdma": bool(nic.rdma), "firmware": _fitting([nic.firmware])}
     if not nic.rdma:
         return values

@@ -159,7 +159,7 @@ class _Reader:
         }
 
     def read(self) -> list[Nic]:
-        """All devices, in no order."""
+        """Return all devices, in no order."""
         nics = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
         taken = {device.name for nic in nics for device in nic.rdma}
         for device in self._rdma:

@@ -95,7 +95,7 @@ class NicNode:
         return self.access.root == Path("/") or bool(here and here == self.access.boot_id)
 
     def _local(self, path: str) -> Path:
-        """Where this process finds a namespace; the last part may be a link that only the kernel follows."""
+        """Return where this process finds a namespace; the last part may be a link that only the kernel follows."""
         pod = PurePosixPath(path)
         return self.access.local(str(pod.parent)) / pod.name
 

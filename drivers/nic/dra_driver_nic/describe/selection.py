@@ -72,7 +72,7 @@ def _reason_of_physical_function(nic: Nic, settings: NicSettings) -> str:
 
 
 def _kept_for_their_vfs(nics: Sequence[Nic], reasons: Mapping[int, str]) -> dict[int, str]:
-    """Physical functions whose virtual functions the node needs: they would lose their link with it."""
+    """Find physical functions whose virtual functions the node needs: they would lose their link with it."""
     needed = {}
     for nic in nics:
         if nic.pf is not None and nic.pf.link and nic.link is not None and nic.link.index in reasons:

@@ -218,7 +218,7 @@ class KernelNetwork:
         )
 
     def _routes(self) -> Iterator[RouteEntry]:
-        """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
+        """Yield all routes but those of the table `local`, of caches, and of what the kernel adds with an address."""
         for family in (AF_INET, AF_INET6):
             for answer in self._netlink.answers(rtmsg, _GET_ROUTE, Content({"family": family})):
                 if _is_wanted(*answer):

@@ -370,5 +370,5 @@ class Namespace(Protocol):
 
 def named(network: Network, name: str) -> Link | None:
     """Find the interface with a name, not one that has it as an alternative name."""
-    found = network.find(name)
-    return found if found is not None and found.name == name else None
+    link = network.find(name)
+    return link if link is not None and link.name == name else None

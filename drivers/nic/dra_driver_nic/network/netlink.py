@@ -81,7 +81,7 @@ class NetlinkSocket:
         return data[begin:]
 
     def read_all(self, kind: Kind, command: int, content: Content | None = None) -> list[Any]:
-        """All messages that the kernel lists. Raises NetlinkError, OSError."""
+        """Return all messages that the kernel lists. Raises NetlinkError, OSError."""
         return [decoded(kind, *answer) for answer in self.answers(kind, command, content)]
 
     def answers(self, kind: Kind, command: int, content: Content | None = None) -> list[tuple[bytes, int]]:
@@ -173,7 +173,7 @@ class LinkEvents:
             raise
 
     def receive(self, seconds: float) -> bytes | None:
-        """Empty if something has changed, None if nothing has within some seconds.
+        """Return an empty message if something has changed, None if nothing has within some seconds.
 
         All events that have come are taken: the move of one interface makes dozens, while a container runtime waits.
         """

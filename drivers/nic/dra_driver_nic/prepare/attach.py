@@ -281,7 +281,7 @@ def _set_ethtool(network: Network, state: PodState) -> None:
 
 
 def _in_order(routes: Iterable[Route]) -> list[Route]:
-    """Routes without a gateway first, because a gateway must be reachable when a route names it."""
+    """Return routes without a gateway first, because a gateway must be reachable when a route names it."""
     return sorted(routes, key=lambda route: bool(route.gateway))
 
 

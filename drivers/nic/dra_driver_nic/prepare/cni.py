@@ -283,7 +283,7 @@ def _reason(output: str, errors: str) -> str:
 
 
 def _handle_path(namespace: Namespace | None) -> str:
-    """By which a plugin opens a namespace that it inherits as an open file, wherever its root is."""
+    """Return the path by which a plugin opens a namespace that it inherits as an open file, wherever its root is."""
     return "" if namespace is None else f"/proc/self/fd/{namespace.handle}"
 
 

@@ -175,12 +175,12 @@ def _renew_until(node: NicNode, ended: Event, seconds: float) -> None:
 
 
 def _due(lease: Lease) -> float:
-    """When a lease is to be renewed, in seconds since the node booted."""
+    """Return when a lease is to be renewed, in seconds since the node booted."""
     return lease.began + min(lease.renewal, lease.seconds or 0)
 
 
 def _pause(lease: Lease) -> float:
-    """Seconds until the next attempt: half of the time that is left, and at least a minute for all but short leases."""
+    """Return seconds until the next attempt: half of the time left, and at least a minute for all but short leases."""
     left = lease.left()
     return max(left / 2, min(_PAUSE, (lease.seconds or 0) / 8)) if left else _PAUSE_WITHOUT
 
@@ -226,7 +226,7 @@ def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: L
 
 @contextmanager
 def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[Namespace, str]]:
-    """Where the interface of a record is now: its namespace, and its name there."""
+    """Yield where the interface of a record is now: its namespace, and its name there."""
     with node.namespace() as here, node.pod_namespace(record.namespace) as pod:
         if pod is not None and record.tag:
             link = pod.run(lambda network: network.find(record.tag))

@@ -226,7 +226,7 @@ def _features(
 
 
 def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -> PodState:
-    """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
+    """Return how the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
     wanted = config.interface
     vrf = Vrf(name=wanted.vrf.name, table=wanted.vrf.number) if wanted.vrf is not None else None
     if wanted.dhcp:
@@ -259,7 +259,7 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
 
 
 def _usable_at_once(address: Address) -> Address:
-    """Without duplicate address detection, which takes a second: a sandbox must start sooner."""
+    """Return it without duplicate address detection, which takes a second: a sandbox must start sooner."""
     is_ipv6 = ipaddress.ip_interface(address.address).version == _IPV6
     return replace(address, flags=address.flags | _NODAD) if is_ipv6 else address
 

@@ -191,7 +191,7 @@ class _Writer:
             self._rdma(port, port.rdma, device, port.interface)
 
     def virtual_functions(self, port: Port) -> None:
-        """Those of its virtual functions, and their representors."""
+        """Write those of its virtual functions, and their representors."""
         vfs = port.vfs
         if vfs is None:
             return

@@ -122,13 +122,13 @@ class RealEventSet:
 
 
 def find_library(root: Path = Path("/")) -> str:
-    """The path of the library under a driver root; the bare soname if `root` is `/` and has it elsewhere.
+    """Return the path of the library under a driver root; the bare soname if `root` is `/` and has it elsewhere.
 
     Raises LibraryNotFoundError that lists the directories searched.
     """
-    found = host_paths.find_library(root, SONAME)
-    if found is not None:
-        return str(found)
+    path = host_paths.find_library(root, SONAME)
+    if path is not None:
+        return str(path)
     if root == Path("/"):
         return SONAME
     searched = ", ".join(host_paths.LIBRARY_DIRS)
@@ -136,7 +136,7 @@ def find_library(root: Path = Path("/")) -> str:
 
 
 def load(library: str) -> ModuleType:
-    """nvidia-ml-py bound to the library at this path; the same module for the same path.
+    """Bind nvidia-ml-py to the library at this path; the same module for the same path.
 
     Raises LibraryNotFoundError if the package is missing or the library cannot be loaded.
     """

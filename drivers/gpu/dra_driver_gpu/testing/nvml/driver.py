@@ -52,7 +52,7 @@ class Fault:
         return self.nth <= -self.times + 1
 
     def error(self, call: str) -> BaseException:
-        """What `call` raises."""
+        """Return what `call` raises."""
         return self.failure if isinstance(self.failure, BaseException) else error_of(call, self.failure)
 
 
@@ -92,8 +92,8 @@ class Faults:
     def enter(self, call: str) -> BaseException | None:
         """Record a call. Raises if it fails before its effect; returns what it must raise after its effect."""
         self.calls.append(call)
-        due = [each for each in self._faults if each.count(call)]
-        self._faults = [each for each in self._faults if not each.used_up]
+        due = [fault for fault in self._faults if fault.count(call)]
+        self._faults = [fault for fault in self._faults if not fault.used_up]
         if not due:
             return None
         if due[0].after:

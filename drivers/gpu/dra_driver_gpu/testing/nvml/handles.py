@@ -173,7 +173,7 @@ class MemoryGpu:
         return self._processes(ProcessKind.MPS)
 
     def _processes(self, kind: ProcessKind) -> list[Process]:
-        return [process for each, process in self.state.processes if each is kind]
+        return [process for process_kind, process in self.state.processes if process_kind is kind]
 
     @nvml_call("nvmlDeviceGetTotalEccErrors")
     def ecc_errors(self, kind: EccKind, counter: EccCounter) -> int:
@@ -249,7 +249,7 @@ class MemoryGpu:
         """See `Gpu.gpu_instances`."""
         self.state.require_mig()
         row = self.state.row(profile_id)
-        return [MemoryGpuInstance(self, each) for each in self.state.instances.values() if each.row is row]
+        return [MemoryGpuInstance(self, instance) for instance in self.state.instances.values() if instance.row is row]
 
     @nvml_call("nvmlDeviceGetGpuInstanceById", changes=True)
     def gpu_instance(self, instance_id: int) -> MemoryGpuInstance:
@@ -315,8 +315,8 @@ class MemoryGpuInstance(_PartOfGpu):
         """See `GpuInstance.compute_instances`."""
         self._require_alive()
         profile = compute_profile(self.instance, profile_id)
-        found = [each for each in self.instance.compute_instances.values() if each.profile == profile]
-        return [MemoryComputeInstance(self.gpu, self.instance, each) for each in found]
+        instances = [instance for instance in self.instance.compute_instances.values() if instance.profile == profile]
+        return [MemoryComputeInstance(self.gpu, self.instance, instance) for instance in instances]
 
     @nvml_call("nvmlGpuInstanceGetComputeInstanceById", changes=True)
     def compute_instance(self, instance_id: int) -> MemoryComputeInstance:

@@ -89,20 +89,20 @@ class MemoryNvml:
     def device_by_index(self, index: int) -> MemoryGpu:
         """See `Nvml.device_by_index`."""
         with self._driver.call("nvmlDeviceGetHandleByIndex_v2"):
-            found = list(self._driver.gpus.values())[index : index + 1]
-            return self._handle(found, ReturnCode.INVALID_ARGUMENT)
+            states = list(self._driver.gpus.values())[index : index + 1]
+            return self._handle(states, ReturnCode.INVALID_ARGUMENT)
 
     def device_by_uuid(self, uuid: str) -> MemoryGpu:
         """See `Nvml.device_by_uuid`."""
         with self._driver.call("nvmlDeviceGetHandleByUUID"):
-            return self._handle([one for one in self._driver.gpus.values() if one.gpu.uuid == uuid])
+            return self._handle([state for state in self._driver.gpus.values() if state.gpu.uuid == uuid])
 
     def device_by_pci_address(self, address: str) -> MemoryGpu:
         """See `Nvml.device_by_pci_address`."""
         with self._driver.call("nvmlDeviceGetHandleByPciBusId_v2"):
             wanted = _pci_numbers(address)
             return self._handle(
-                [one for one in self._driver.gpus.values() if _pci_numbers(one.gpu.pci_address) == wanted]
+                [state for state in self._driver.gpus.values() if _pci_numbers(state.gpu.pci_address) == wanted]
             )
 
     def create_event_set(self) -> MemoryEventSet:
@@ -112,12 +112,12 @@ class MemoryNvml:
             self._driver.queues.append(queue)
             return MemoryEventSet(self._driver, queue)
 
-    def _handle(self, found: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
-        if not found:
+    def _handle(self, states: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
+        if not states:
             raise RefusedError(otherwise)
-        if found[0].lost:
+        if states[0].lost:
             raise RefusedError(ReturnCode.GPU_IS_LOST)
-        return MemoryGpu(self._driver, found[0])
+        return MemoryGpu(self._driver, states[0])
 
     # What a test does to the GPUs.
 
@@ -134,11 +134,11 @@ class MemoryNvml:
         self.faults.fail(call, failure, nth=nth, times=times, after=after)
 
     def state(self, uuid: str) -> GpuState:
-        """The state of a GPU, to be read or set."""
+        """Return the state of a GPU, to be read or set."""
         return self._driver.gpus[uuid]
 
     def states(self) -> dict[str, GpuState]:
-        """A copy of the state of each GPU that the kernel driver has, by UUID."""
+        """Return a copy of the state of each GPU that the kernel driver has, by UUID."""
         with self._driver.changed:
             return deepcopy(self._driver.gpus)
 
@@ -165,7 +165,7 @@ class MemoryNvml:
         """End a process on every GPU."""
         with self._driver.changed:
             for state in self._driver.gpus.values():
-                state.processes = [one for one in state.processes if one[1].pid != pid]
+                state.processes = [(kind, process) for kind, process in state.processes if process.pid != pid]
 
     def inject_event(
         self,
@@ -277,7 +277,7 @@ class MemoryEventSet:
 
 
 def _pci_numbers(address: str) -> tuple[int, ...]:
-    """Domain, bus and device of an address in either spelling; INVALID_ARGUMENT for anything else."""
+    """Parse domain, bus and device of an address in either spelling; INVALID_ARGUMENT for anything else."""
     try:
         return tuple(int(part, 16) for part in address.split(".", maxsplit=1)[0].split(":"))
     except ValueError:

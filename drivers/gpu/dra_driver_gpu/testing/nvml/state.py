@@ -111,7 +111,7 @@ class GpuState:
 
     @classmethod
     def of(cls, gpu: FakeGpu) -> GpuState:
-        """A GPU just after the node has booted."""
+        """Return a GPU just after the node has booted."""
         return cls(gpu=gpu, mig=MigMode(gpu.mig, gpu.mig))
 
     @property
@@ -165,10 +165,10 @@ class GpuState:
     # GPU instances
 
     def row(self, profile_id: int, otherwise: ReturnCode = ReturnCode.INVALID_ARGUMENT) -> MigRow:
-        """The profile with this id; answers `otherwise` if the GPU has none."""
-        for one in self.gpu.model.mig:
-            if one.id == profile_id:
-                return one
+        """Return the profile with this id; answers `otherwise` if the GPU has none."""
+        for row in self.gpu.model.mig:
+            if row.id == profile_id:
+                return row
         raise RefusedError(otherwise)
 
     def create(self, profile_id: int, placement: Placement | None) -> GpuInstanceState:
@@ -178,9 +178,9 @@ class GpuState:
         if placement is not None and placement not in row.placements:
             raise RefusedError(ReturnCode.INVALID_ARGUMENT)
         wanted = row.placements[::-1] if placement is None else (placement,)
-        for one in wanted:
-            if self._fits(row, one):
-                return self._add(row, one)
+        for candidate in wanted:
+            if self._fits(row, candidate):
+                return self._add(row, candidate)
         raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
 
     def destroy(self, instance: GpuInstanceState) -> None:
@@ -196,7 +196,7 @@ class GpuState:
         return state
 
     def _instance_id(self, placement: Placement) -> int:
-        """The whole GPU is 0, its halves are 1 and 2, its quarters 3 to 6, its eighths 7 and more."""
+        """Return the whole GPU is 0, its halves are 1 and 2, its quarters 3 to 6, its eighths 7 and more."""
         parts = self.gpu.model.memory_slices // placement.size
         return parts - 1 + placement.start // placement.size
 
@@ -206,7 +206,7 @@ class GpuState:
             return False
         if sum(other.row is row for other in taken) >= row.instances:
             return False
-        whole = _demand(max(self.gpu.model.mig, key=lambda one: one.slices))
+        whole = _demand(max(self.gpu.model.mig, key=lambda row: row.slices))
         rows = [row, *(other.row for other in taken)]
         return all(sum(parts) <= limit for limit, *parts in zip(whole, *map(_demand, rows), strict=True))
 
@@ -224,7 +224,7 @@ class GpuState:
             id=compute_id,
             profile=profile,
             placement=placement,
-            index=_lowest_free({one.index for _, one in self.devices()}),
+            index=_lowest_free({device.index for _, device in self.devices()}),
             uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}",
         )
         instance.compute_instances[compute_id] = state
@@ -237,7 +237,7 @@ class GpuState:
         del instance.compute_instances[compute.id]
 
     def devices(self) -> list[tuple[GpuInstanceState, ComputeInstanceState]]:
-        """The MIG devices, each with its GPU instance."""
+        """Return the MIG devices, each with its GPU instance."""
         return [
             (instance, compute)
             for instance in self.instances.values()
@@ -257,20 +257,20 @@ class GpuState:
 
 
 def compute_profile(instance: GpuInstanceState, profile_id: int) -> ComputeInstanceProfile:
-    """The compute instance profile with this id; NOT_SUPPORTED if the GPU instance has none."""
-    for one in instance.profiles:
-        if one.id == profile_id:
-            return one
+    """Return the compute instance profile with this id; NOT_SUPPORTED if the GPU instance has none."""
+    for profile in instance.profiles:
+        if profile.id == profile_id:
+            return profile
     raise RefusedError(ReturnCode.NOT_SUPPORTED)
 
 
 def _demand(row: MigRow) -> tuple[int, ...]:
-    """What a GPU instance takes of the GPU."""
+    """Return what a GPU instance takes of the GPU."""
     return (row.slices, row.multiprocessors, row.memory_mib, *row.engines)
 
 
 def _free_slices(instance: GpuInstanceState, size: int) -> Placement | None:
-    taken = [one.placement for one in instance.compute_instances.values()]
+    taken = [compute.placement for compute in instance.compute_instances.values()]
     for start in range(instance.row.slices - size + 1):
         wanted = Placement(start, size)
         if not any(wanted.overlaps(other) for other in taken):

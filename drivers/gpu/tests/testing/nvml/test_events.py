@@ -21,8 +21,8 @@ def test_events_come_in_order_with_all_their_fields(make_nvml):
     nvml.inject_event(nvml.gpus[1].uuid, _XID, 79)
     nvml.inject_event(nvml.gpus[0].uuid, EventType.DOUBLE_BIT_ECC_ERROR)
     nvml.inject_event(nvml.gpus[0].uuid, _XID, 31, gpu_instance_id=7, compute_instance_id=0)
-    found = [events.wait(_SOON_MS) for _ in range(3)]
-    assert [(one.gpu, one.type, one.data, one.gpu_instance_id, one.compute_instance_id) for one in found] == [
+    seen = [events.wait(_SOON_MS) for _ in range(3)]
+    assert [(one.gpu, one.type, one.data, one.gpu_instance_id, one.compute_instance_id) for one in seen] == [
         (nvml.device_by_index(1), _XID, 79, WHOLE_GPU, WHOLE_GPU),
         (nvml.device_by_index(0), EventType.DOUBLE_BIT_ECC_ERROR, 0, WHOLE_GPU, WHOLE_GPU),
         (nvml.device_by_index(0), _XID, 31, 7, 0),

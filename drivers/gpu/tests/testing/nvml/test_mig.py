@@ -40,10 +40,10 @@ def _mig_device(gpu, name="1g.5gb", start=0):
 def test_profiles_and_placements_are_those_of_the_model(make_nvml, name):
     fake = fake_gpu(name)
     gpu = make_nvml(fake).device_by_index(0)  # profiles and placements are reported although MIG is off
-    found = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
-    assert list(found) == sorted(row.kind for row in fake.model.mig)
+    profiles = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
+    assert list(profiles) == sorted(row.kind for row in fake.model.mig)
     for row in fake.model.mig:
-        profile = found[row.kind]
+        profile = profiles[row.kind]
         assert (profile.id, profile.name, profile.slices, profile.instances) == (
             row.id, row.name, row.slices, row.instances,
         )  # fmt: skip
@@ -133,9 +133,9 @@ def test_occupied_slices_are_refused(make_nvml):
     ids = _ids(gpu)
     gpu.create_gpu_instance(ids["3g.20gb"], Placement(0, 4))
     for name, placement in (("1g.5gb", Placement(3, 1)), ("4g.20gb", Placement(0, 4)), ("7g.40gb", Placement(0, 8))):
-        with pytest.raises(errors.InsufficientResourcesError) as found:
+        with pytest.raises(errors.InsufficientResourcesError) as raised:
             gpu.create_gpu_instance(ids[name], placement)
-        assert found.value.code == 23
+        assert raised.value.code == 23
     gpu.create_gpu_instance(ids["1g.5gb"], Placement(4, 1))
 
 
@@ -312,9 +312,9 @@ def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(mak
         gpu.create_gpu_instance(19, Placement(0, 1))
     assert queries.gpu_instances(gpu) == []
     nvml.fail(call, ReturnCode.UNKNOWN, after=True)
-    with pytest.raises(errors.NvmlError) as found:
+    with pytest.raises(errors.NvmlError) as raised:
         gpu.create_gpu_instance(19, Placement(0, 1))
-    assert found.value.code == ReturnCode.UNKNOWN
+    assert raised.value.code == ReturnCode.UNKNOWN
     assert [one.info().placement for one in queries.gpu_instances(gpu)] == [Placement(0, 1)]
 
 

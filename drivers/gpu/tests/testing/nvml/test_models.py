@@ -89,8 +89,8 @@ def test_the_largest_compute_instance_has_all_multiprocessors():
 )
 def test_profiles_are_those_that_nvidia_smi_shows(name, shown):
     """Instances, multiprocessors and GiB of `nvidia-smi mig -lgip` on such a GPU."""
-    found = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
-    assert found == shown
+    rows = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
+    assert rows == shown
 
 
 @pytest.mark.parametrize("name", ["A100-40GB", "H100-80GB", "H200-141GB", "B200-180GB"])
