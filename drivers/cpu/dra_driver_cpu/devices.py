@@ -83,7 +83,7 @@ def cpu_pool(name: str, topology: CpuTopology, settings: CpuSettings, roots: Seq
     groups = cpu_groups(topology, settings)
     if settings.device_mode != "partitionable":
         return ResourcePool(name, [_device(group, topology, settings, roots) for group in groups])
-    counters = _Counters(topology, [group for group in groups if group.kind == "core"])
+    counters = _CoreCounters(topology, [group for group in groups if group.kind == "core"])
     devices = [
         _device(group, topology, settings, roots, counters.taken_by(group.cpus))
         for group in groups
@@ -204,7 +204,7 @@ def _sharing(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> Sharin
 # -- counters of partitionable devices
 
 
-class _Counters:
+class _CoreCounters:
     """The counters of the cores that are published: for each NUMA node a set, in it one for each L3 cache."""
 
     def __init__(self, topology: CpuTopology, cores: Iterable[CpuGroup]) -> None:

@@ -93,7 +93,7 @@ def _read(path: Path) -> str:
 
 
 @dataclass(slots=True)
-class _Card:
+class _RememberedGpu:
     """What is remembered of a GPU with all its devices from one reading to the next.
 
     trouble: why the GPU cannot be used now; empty if it can.
@@ -123,7 +123,7 @@ class _Card:
         yield from (f"{what}: {number}" for what, number in numbers.items() if number)
 
 
-class HealthMonitor:
+class AmdHealthMonitor:
     """The health of a node's devices. It is kept from one call of `watch` to the next; only one may run at a time.
 
     gpus: reads the GPUs and partitions that can be published.
@@ -141,7 +141,7 @@ class HealthMonitor:
     ) -> None:
         self._host, self._gpus, self._functions = host, gpus, functions
         self._tracker = HealthTracker(forget=settle, clock=clock)
-        self._cards: dict[str, _Card] = {}  # by PCI address; those of a GPU that is gone stay
+        self._cards: dict[str, _RememberedGpu] = {}  # by PCI address; those of a GPU that is gone stay
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
         """Yield all devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
@@ -172,11 +172,11 @@ class HealthMonitor:
             elif function.pci.address in devices:
                 devices[function.pci.address].add(function.name)
         for address, names in devices.items():
-            self._cards.setdefault(address, _Card())
+            self._cards.setdefault(address, _RememberedGpu())
             self._tracker.publish(address, dict.fromkeys(sorted(names)))
         return passed
 
-    def _read(self, card: _Card, address: str, known: set[str], passed: set[str]) -> None:
+    def _read(self, card: _RememberedGpu, address: str, known: set[str], passed: set[str]) -> None:
         path = self._host.sys / "bus/pci/devices" / address
         driver = link_target_name(path / "driver")
         if not path.exists():
@@ -195,7 +195,7 @@ class HealthMonitor:
         else:
             self._count(card, address, read_error_counts(path))
 
-    def _count(self, card: _Card, address: str, counts: ErrorCounts) -> None:
+    def _count(self, card: _RememberedGpu, address: str, counts: ErrorCounts) -> None:
         """Compare the counts of a GPU that can be used with the earlier ones.
 
         A block that could not be read until now says nothing about new errors.

@@ -23,7 +23,7 @@ JSON: TypeAlias = dict[str, Any]
 
 
 @dataclass
-class GpuRecord:
+class AmdGpuRecord:
     """The record of a PCI function that a claim has changed, by its PCI address. A GPU has one claim that may do so.
 
     claim: the UID of the claim.
@@ -50,12 +50,12 @@ class AmdNode(NodeAccess):
     settings: AmdSettings = field(kw_only=True)
 
     @property
-    def records(self) -> Records[GpuRecord]:
+    def records(self) -> Records[AmdGpuRecord]:
         """The records of the node."""
-        return Records(self.local(f"{self.settings.state_dir}/gpus"), GpuRecord, self.boot_id, self.clock)
+        return Records(self.local(f"{self.settings.state_dir}/gpus"), AmdGpuRecord, self.boot_id, self.clock)
 
     @contextmanager
-    def record(self, address: str, claim: str) -> Iterator[GpuRecord]:
+    def record(self, address: str, claim: str) -> Iterator[AmdGpuRecord]:
         """Lock the record of a function for a claim. Raises RetriableError if another claim has changed it."""
         with self.records.locked(address) as record:
             if record.claim not in {"", claim}:
@@ -68,9 +68,9 @@ class AmdNode(NodeAccess):
         with self.records.locked(address) as record:
             yield record.claim in {"", claim}
 
-    def recorded(self) -> dict[str, GpuRecord | None]:
+    def recorded(self) -> dict[str, AmdGpuRecord | None]:
         """Read the records of all functions that claims have changed, by PCI address; None for an unreadable one."""
-        records, by_address = self.records, dict[str, GpuRecord | None]()
+        records, by_address = self.records, dict[str, AmdGpuRecord | None]()
         for address in records.devices():
             try:
                 by_address[address] = records.read(address)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
-from dra_driver_amd.node import JSON, AmdNode, GpuRecord
+from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_sdk import Claim, PermanentError, RetriableError
 from dra_sdk.hardware import read_optional, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
@@ -49,7 +49,7 @@ def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[Amd
             wait_until_unused(node, address, [gpu, *partitions_of(node, address)])
             entry = {"step": MODE_STEP, "gpu": address, "mode": record.entry.get("mode", now)}
             claim.journal(entry)
-            recorded = GpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
+            recorded = AmdGpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
             node.records.save(address, recorded)
             set_mode(node, address, mode)
     partitions: list[AmdGpu] = []
@@ -75,7 +75,7 @@ def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
         elif read_mode(path, "compute") not in {"", entry["mode"]}:
             wait_until_unused(node, address, partitions_of(node, address))
             set_mode(node, address, entry["mode"])
-        node.records.save(address, GpuRecord())
+        node.records.save(address, AmdGpuRecord())
 
 
 def set_mode(node: AmdNode, address: str, mode: str) -> None:

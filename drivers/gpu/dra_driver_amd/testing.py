@@ -125,7 +125,7 @@ def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine |
     functions = [function for gpu in placed for function in gpu.functions]
     base = machine or regular_machine(sockets=2, cores=4)
     host = replace(base, pci=(*base.pci, *functions)).write(root)
-    files = _Files(host)
+    files = _GpuFiles(host)
     files.sys("module/amdgpu/version", "6.12.12.60401")
     files.sys("module/amdgpu/srcversion", "1A2B3C4D5E6F708192A3B4C")
     files.sys("class/kfd/kfd/dev", f"{KFD_MAJOR}:0")
@@ -153,7 +153,7 @@ class KernelEffects(FakeEffects):
         self, root: Path, gpus: Sequence[FakeAmdGpu], *, device_node: Callable[[str, int], object] | None = None
     ) -> None:
         super().__init__(root, device_node=device_node)
-        self._files = _Files(Host(root))
+        self._files = _GpuFiles(Host(root))
         self._gpus = {placed.function.address: placed for placed in _placed(gpus)}
 
     def written(self, path: Path, text: str) -> None:
@@ -242,7 +242,7 @@ def _placed(gpus: Sequence[FakeAmdGpu]) -> Iterator[_Placed]:
         first += gpu.drm_devices
 
 
-class _Files:
+class _GpuFiles:
     """Writes and removes files of the node."""
 
     def __init__(self, host: Host) -> None:

@@ -47,17 +47,17 @@ def _null_is(default: Any, kind: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value, json_schema_input_type=kind | None)
 
 
-class _Part(BaseModel):
+class _ConfigPart(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
 
-class TimeSlicingConfig(_Part):
+class TimeSlicingConfig(_ConfigPart):
     """How long a process may compute before the next one gets its turn."""
 
     interval: Annotated[Interval, _null_is("Default", Interval)] = "Default"
 
 
-class MpsConfig(_Part):
+class MpsConfig(_ConfigPart):
     """Limits of each client of a claim's MPS daemon."""
 
     default_active_thread_percentage: Percentage | None = Field(
@@ -75,7 +75,7 @@ class MpsConfig(_Part):
     )
 
 
-class _Sharing(_Part):
+class _Sharing(_ConfigPart):
     strategy: Strategy
     mps_config: MpsConfig | None = None
 

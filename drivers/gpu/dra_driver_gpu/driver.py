@@ -13,12 +13,12 @@ from typing import Any, Final
 from dra_driver_gpu.config import CONFIGS
 from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.devices import DRIVER_NAME
-from dra_driver_gpu.describe.inventory import Inventory, MigDeviceInfo, missing, snapshot
+from dra_driver_gpu.describe.inventory import GpuInventory, MigDeviceInfo, missing, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
 from dra_driver_gpu.describe.pool import with_numa_lists, without_devices
 from dra_driver_gpu.fabric_manager import FabricManager, RealFabricManager
 from dra_driver_gpu.gpu_record import JSON, gpu_records
-from dra_driver_gpu.health import HealthMonitor, HealthRules
+from dra_driver_gpu.health import GpuHealthMonitor, HealthRules
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries
@@ -66,8 +66,8 @@ class GpuDriver:
         self._make_fabric = fabric or self._real_fabric
         self._sweep_seconds: dict[Path, float | None] = {}  # for the next sweep of a node; None if nothing is left
         self._sweep_lock = Lock()
-        self._last: defaultdict[Path, Inventory] = defaultdict(Inventory)  # of the last discovery
-        self._monitors: dict[Path, HealthMonitor] = {}
+        self._last: defaultdict[Path, GpuInventory] = defaultdict(GpuInventory)  # of the last discovery
+        self._monitors: dict[Path, GpuHealthMonitor] = {}
         self._daemon_watches: defaultdict[Path, DaemonWatch] = defaultdict(DaemonWatch)
 
     def dra_driver_info(self) -> DriverInfo:
@@ -100,7 +100,7 @@ class GpuDriver:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
             nvidia, rules = self.nvidia_node(node), self._health_rules()
-            self._monitors[node.root] = HealthMonitor(
+            self._monitors[node.root] = GpuHealthMonitor(
                 nvidia.library,
                 self._options(nvidia),
                 rules,
@@ -162,7 +162,7 @@ class GpuDriver:
             with nvidia.nvml() as nvml:
                 inventory = self._last[nvidia.root] = read_inventory(nvml, nvidia.host, nvidia.library.optional)
         except NoDriverError:
-            self._last[nvidia.root] = Inventory(incomplete=frozenset({0}))  # it may have a driver the next time
+            self._last[nvidia.root] = GpuInventory(incomplete=frozenset({0}))  # it may have a driver the next time
             if any(gpu.bound for gpu in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
             raise

@@ -42,7 +42,7 @@ class GpuIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class GpuSelection:
     """Which GPUs are published.
 
     allow: the GPUs to publish; empty for all.
@@ -140,6 +140,6 @@ class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
     )
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> GpuSelection:
         """Which GPUs are published."""
-        return Selection(self.allow, self.hide)
+        return GpuSelection(self.allow, self.hide)

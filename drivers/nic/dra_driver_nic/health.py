@@ -16,7 +16,7 @@ from dra_sdk.hardware import health
 from dra_sdk.hardware.health import HealthTracker
 
 
-class HealthMonitor:
+class NicHealthMonitor:
     """Reads the health of a node's devices again and again.
 
     node: the node.

@@ -20,7 +20,7 @@ _SHOWN: Final = 5  # problems of a list
 
 
 @dataclass
-class Registration:
+class PluginRegistration:
     """What the bridge remembers of a plugin, also through its own restart. All values are JSON.
 
     resource: the extended resource, `vendor.com/thing`.
@@ -39,7 +39,7 @@ class Registration:
     pci: dict[str, str] = field(default_factory=dict)
 
 
-class Plugin:
+class DevicePlugin:
     """A plugin as it has registered itself, or as it is remembered.
 
     directory: where its socket lies.
@@ -49,10 +49,10 @@ class Plugin:
 
     def __init__(
         self,
-        registration: Registration,
+        registration: PluginRegistration,
         directory: Path,
         connect: Callable[[Path], PluginClient],
-        changed: Callable[[Plugin], None],
+        changed: Callable[[DevicePlugin], None],
     ) -> None:
         self.registration, self._changed = registration, changed
         self.devices: Mapping[str, PluginDevice] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
-from dra_driver_plugin.plugin import Plugin
+from dra_driver_plugin.plugin import DevicePlugin
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import (
     AllocatedDevice,
@@ -32,7 +32,11 @@ _BIND: Final = ("rbind", "rprivate")
 
 
 def prepare(
-    claim: Claim[Any], plugin: Plugin, devices: Sequence[AllocatedDevice[Any]], number: int, settings: PluginSettings
+    claim: Claim[Any],
+    plugin: DevicePlugin,
+    devices: Sequence[AllocatedDevice[Any]],
+    number: int,
+    settings: PluginSettings,
 ) -> Iterator[PreparedDevice]:
     """Prepare the devices of one request and resource by one call: variables often list all ids of a container."""
     ids, connection = [device.hardware.id for device in devices], plugin.follower.connection
@@ -88,7 +92,7 @@ def container_edits(
     return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
 
 
-def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: float) -> Iterator[str]:
+def _preference(claim: Claim[Any], plugin: DevicePlugin, ids: Sequence[str], seconds: float) -> Iterator[str]:
     """Yield a sentence if the plugin would have given other devices of those that no other claim holds."""
     held = {device.name for other in claim.held() for device in other.devices}
     free = [device.id for device in plugin.devices.values() if device.name not in held]

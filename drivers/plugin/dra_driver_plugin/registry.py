@@ -20,7 +20,7 @@ import grpc
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import resource_problem
-from dra_driver_plugin.plugin import Plugin, Registration
+from dra_driver_plugin.plugin import DevicePlugin, PluginRegistration
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import DeviceHealth, Node, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
@@ -48,18 +48,18 @@ class Registry:
     def __init__(self, settings: PluginSettings, connect: Callable[[Path], PluginClient] = PluginClient) -> None:
         self._settings, self._connect, self._directory = settings, connect, Path(settings.directory)
         self._lock, self._following = Lock(), False
-        self._plugins: dict[str, Plugin] = {}
+        self._plugins: dict[str, DevicePlugin] = {}
         self._changed: Callable[[], None] = lambda: None
-        self._records: Records[Registration] | None = None
+        self._records: Records[PluginRegistration] | None = None
 
-    def plugins(self, node: Node) -> list[Plugin]:
+    def plugins(self, node: Node) -> list[DevicePlugin]:
         """Return all plugins by name of their resource: those that this process follows, or those remembered."""
         with self._lock:
             if not self._following:
                 self._remember(node)
             return [self._plugins[resource] for resource in sorted(self._plugins)]
 
-    def plugin(self, resource: str, node: Node) -> Plugin:
+    def plugin(self, resource: str, node: Node) -> DevicePlugin:
         """Return the plugin of a resource. RetriableError if none is registered."""
         for plugin in self.plugins(node):
             if plugin.registration.resource == resource:
@@ -101,8 +101,8 @@ class Registry:
             if not self._following:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
-            known = old.registration if old else Registration()
-            registration = Registration(resource, request.endpoint, *asked, known.devices, known.pci)
+            known = old.registration if old else PluginRegistration()
+            registration = PluginRegistration(resource, request.endpoint, *asked, known.devices, known.pci)
             made = self._plugins[resource] = self._plugin(registration)
         if old:  # the newest has the resource, as with the kubelet
             if old.registration.endpoint != request.endpoint and not old.follower.away():
@@ -128,13 +128,13 @@ class Registry:
             return f"the path of endpoint {endpoint!r} has more than {LIMIT} bytes; use a shorter directory"
         return None
 
-    def _plugin(self, registration: Registration) -> Plugin:
-        return Plugin(registration, self._directory, self._connect, self._store)
+    def _plugin(self, registration: PluginRegistration) -> DevicePlugin:
+        return DevicePlugin(registration, self._directory, self._connect, self._store)
 
     def _remember(self, node: Node) -> None:
         """Have the plugins that are remembered, none of them followed."""
         access = NodeAccess(node.root, SystemEffects())
-        records = self._records = Records(self._directory / _RECORDS, Registration, access.boot_id, access.clock)
+        records = self._records = Records(self._directory / _RECORDS, PluginRegistration, access.boot_id, access.clock)
         before, self._plugins = self._plugins, {}
         for key in records.devices():
             try:
@@ -157,7 +157,7 @@ class Registry:
             for plugin in self._plugins.values():
                 plugin.follower.start()
 
-    def _store(self, plugin: Plugin) -> None:
+    def _store(self, plugin: DevicePlugin) -> None:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
         with self._lock:
             resource = plugin.registration.resource
@@ -174,7 +174,7 @@ class Registry:
             for plugin in forgotten:
                 del self._plugins[plugin.registration.resource]
                 if self._records is not None:
-                    self._records.save(_key(plugin.registration.resource), Registration())
+                    self._records.save(_key(plugin.registration.resource), PluginRegistration())
         for plugin in forgotten:
             log.warning("%s has been away for over %.0f s; its devices are no longer published", plugin, limit)
             plugin.follower.stop()

@@ -32,7 +32,7 @@ _ENGINES: Final = {
 """Capacity → field of a profile. The counter is the field with dashes."""
 
 
-class Kind(Enum):
+class GpuKind(Enum):
     """What a device is; the value is its attribute `type`."""
 
     GPU = "gpu"
@@ -65,7 +65,7 @@ class GpuDevice:
     graphics: whether graphics APIs work in it.
     """
 
-    kind: Kind
+    kind: GpuKind
     pci_address: str
     uuid: str = ""
     mig: MigPlace | None = None

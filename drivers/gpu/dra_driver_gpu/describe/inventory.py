@@ -116,7 +116,7 @@ class GpuInfo:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inventory:
+class GpuInventory:
     """The GPUs of a node, from one reading. Two readings are never equal.
 
     gpus: the GPUs by minor number.
@@ -132,14 +132,14 @@ class Inventory:
 
 def read_inventory(
     nvml: Nvml, host: Host, optional: OptionalQueries | None = None, indices: Iterable[int] | None = None
-) -> Inventory:
+) -> GpuInventory:
     """Return all GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails."""
     asker = (optional or OptionalQueries()).for_one_reading()
     versions = nvml.driver_version(), asker.ask(_DRIVER, nvml.cuda_version)
     by_index, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).read(host, *versions), indices)
     partial_ones = (index for index, gpu in by_index.items() if asker.failed & {_DRIVER, gpu.uuid})
     gpus = tuple(sorted(by_index.values(), key=lambda gpu: gpu.minor))
-    return Inventory(gpus, errors, frozenset([*errors, *partial_ones]))
+    return GpuInventory(gpus, errors, frozenset([*errors, *partial_ones]))
 
 
 def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries | None = None) -> Iterator[Seen]:
@@ -156,7 +156,7 @@ def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries 
     yield from ((index, error.code) for index, error in errors.items())
 
 
-def missing(nvml: Nvml, host: Host, last: Inventory, optional: OptionalQueries | None = None) -> Iterator[Seen]:
+def missing(nvml: Nvml, host: Host, last: GpuInventory, optional: OptionalQueries | None = None) -> Iterator[Seen]:
     """Yield what the last inventory lacks, for the snapshot: a GPU that was not fully read, and whether it can be now.
 
     Such a GPU is read again in full. If that succeeds, the answer differs from that for every other inventory: the

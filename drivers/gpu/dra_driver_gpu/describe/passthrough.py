@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, Kind, vfio_name
+from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, GpuKind, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, pci_attributes, read_optional, read_pci_devices, read_text
 from dra_sdk.hardware.host_paths import file_below
@@ -86,7 +86,7 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None, gpu_uuid: str =
     if name := gpu.product or product:
         attributes["productName"] = name[:LONGEST_STRING]
     size = Quantity.of(gpu.addressable_bytes, binary=True)
-    hardware = GpuDevice(kind=Kind.VFIO, pci_address=gpu.pci.address, uuid=gpu_uuid)
+    hardware = GpuDevice(kind=GpuKind.VFIO, pci_address=gpu.pci.address, uuid=gpu_uuid)
     return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size}, hardware=hardware)
 
 

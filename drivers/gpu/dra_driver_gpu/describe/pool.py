@@ -23,7 +23,7 @@ from typing import Final
 
 from dra_driver_gpu.describe.devices import (
     GpuDevice,
-    Kind,
+    GpuKind,
     MigPlace,
     counter_set_name,
     gpu_attributes,
@@ -150,14 +150,14 @@ def _divisible(gpu: GpuInfo, options: PublishOptions) -> bool:
 
 def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption], options: PublishOptions) -> Device:
     capacity = gpu_capacity(gpu, like_mig=_divisible(gpu, options))
-    hardware = GpuDevice(kind=Kind.GPU, pci_address=gpu.pci_address, uuid=gpu.uuid)
+    hardware = GpuDevice(kind=GpuKind.GPU, pci_address=gpu.pci_address, uuid=gpu.uuid)
     return Device(gpu_name(gpu.minor), gpu_attributes(gpu), capacity, consumes=consumes, hardware=hardware)
 
 
 def _mig(gpu: GpuInfo, profile: MigProfile, placement: Placement, compute: int | None = None) -> GpuDevice:
     place = MigPlace(profile.profile, placement, compute)
     graphics = profile.name.endswith("+gfx")
-    return GpuDevice(kind=Kind.MIG, pci_address=gpu.pci_address, uuid=gpu.uuid, mig=place, graphics=graphics)
+    return GpuDevice(kind=GpuKind.MIG, pci_address=gpu.pci_address, uuid=gpu.uuid, mig=place, graphics=graphics)
 
 
 def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:

@@ -10,12 +10,12 @@ from threading import Event as StopEvent
 from typing import Final
 
 from dra_driver_gpu.describe import PublishOptions
-from dra_driver_gpu.describe.devices import GpuDevice, Kind, slice_units
+from dra_driver_gpu.describe.devices import GpuDevice, GpuKind, slice_units
 from dra_driver_gpu.describe.passthrough import PassthroughGpu
 from dra_driver_gpu.health.events import BENIGN_XIDS, EventListener, describe_xid
 from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, Reachability, read
 from dra_driver_gpu.health.inventory import WatchedGpus
-from dra_driver_gpu.nvml.api import Event, Gpu, Nvml
+from dra_driver_gpu.nvml.api import Gpu, Nvml, NvmlEvent
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibrary
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
@@ -50,7 +50,7 @@ class HealthRules:
         return xid in BENIGN_XIDS or xid in self.also_benign
 
 
-class HealthMonitor:
+class GpuHealthMonitor:
     """The health of a node's GPUs. It is kept from one call of `watch` to the next; only one may run at a time.
 
     `options` are what the node publishes; of GPUs that are bound to VFIO, those that `accepts` takes. `troubles` says
@@ -177,7 +177,7 @@ class HealthMonitor:
             stop.wait(left)
         self._lost_before = not self._lost_before
 
-    def _record(self, event: Event) -> bool:
+    def _record(self, event: NvmlEvent) -> bool:
         """Record an event; True if it makes a device unhealthy that was not.
 
         An event that repeats is only counted: a storm of events must not be a storm of readings or of log lines.
@@ -202,7 +202,7 @@ class HealthMonitor:
         log.log(level, "GPU %s: %s", uuid, what)
         return worse
 
-    def _units(self, uuid: str, event: Event) -> Units:
+    def _units(self, uuid: str, event: NvmlEvent) -> Units:
         """Return the slices of an event's MIG device, which may be newer than the last reading; else the whole GPU."""
         if event.gpu_instance_id == WHOLE_GPU:
             return Units()
@@ -223,7 +223,7 @@ class HealthMonitor:
         history, units = self._histories.get(hardware.uuid), hardware.units
         if history is None:  # it was bound to VFIO before the start
             return _health(device, HealthStatus.HEALTHY, "")
-        if history.reach is Reachability.AWAY and hardware.kind is not Kind.VFIO:
+        if history.reach is Reachability.AWAY and hardware.kind is not GpuKind.VFIO:
             return None
         if problems := [*history.problems(units), *self._other_troubles(hardware)]:
             return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems), history.taints(units))
@@ -234,7 +234,7 @@ class HealthMonitor:
     def _other_troubles(self, device: GpuDevice) -> Iterator[str]:
         """Yield troubles of the device itself, not of others on the same part of the GPU."""
         for uuid, trouble in self._troubles().items():
-            if device.kind is not Kind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
+            if device.kind is not GpuKind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
                 yield trouble
 
 

@@ -27,7 +27,7 @@ from dra_driver_gpu.nvml.mig import (
     GpuInstanceProfile,
     GpuInstanceProfileKind,
 )
-from dra_driver_gpu.nvml.values import Process
+from dra_driver_gpu.nvml.values import GpuProcess
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -172,7 +172,7 @@ def compute_instances(instance: GpuInstance) -> list[ComputeInstance]:
     return [compute for profile in profiles for compute in instance.compute_instances(profile.id)]
 
 
-def merge_processes(*lists: Callable[[], list[Process]]) -> list[Process]:
+def merge_processes(*lists: Callable[[], list[GpuProcess]]) -> list[GpuProcess]:
     """Return the processes of all lists, each pid once; a list that GPU or driver do not keep counts as empty."""
     processes = {process.pid: process for ask in lists for process in ask_offered(ask) or ()}
     return list(processes.values())

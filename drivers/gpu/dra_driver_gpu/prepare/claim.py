@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.edits import device_nodes
 from dra_driver_gpu.edits.driver_files import driver_edits
 from dra_driver_gpu.gpu_record import FABRIC_STEP, JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
@@ -75,18 +75,18 @@ class ReadyDevice:
         if self.mig:
             data |= {"uuid": self.mig.uuid, "gi": self.mig.gpu_instance, "ci": self.mig.compute_instance}
         if self.uuid:
-            data["parentUUID" if self.planned.kind is Kind.MIG else "uuid"] = self.uuid
+            data["parentUUID" if self.planned.kind is GpuKind.MIG else "uuid"] = self.uuid
         return data
 
     def edits(self, node: NvidiaNode, daemon_id: str | None) -> ContainerEdits:
         """Return what containers get for this device, without what they need once for all their GPUs."""
-        if self.planned.kind is Kind.VFIO:
+        if self.planned.kind is GpuKind.VFIO:
             config = self.planned.config
             iommu = config.iommu if isinstance(config, VfioDeviceConfig) else Iommu()
             return _VOID + ContainerEdits(device_nodes=iommu.device_nodes(node, self.vfio))
         monitor = device_nodes.monitor_nodes(node) if self.planned.admin else []
         edits = ContainerEdits(device_nodes=[*self._own_nodes(node), *monitor])
-        if self.planned.hardware.graphics and (self.mig or self.planned.kind is Kind.GPU):
+        if self.planned.hardware.graphics and (self.mig or self.planned.kind is GpuKind.GPU):
             edits += device_nodes.graphics_edits(node, self.address)
         return edits + client_edits(node, daemon_id) if daemon_id else edits
 
@@ -104,7 +104,7 @@ def prepare(node: NvidiaNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     plan = make_plan(claim)
     _check_mps(node, plan)
     ready = [*_to_vfio(node, claim, plan)]
-    others = [planned for planned in plan if planned.kind is not Kind.VFIO]
+    others = [planned for planned in plan if planned.kind is not GpuKind.VFIO]
     once = ContainerEdits()
     daemons: dict[int, str] = {}
     if others:
@@ -127,7 +127,9 @@ def _check_mps(node: NvidiaNode, plan: Sequence[PlannedDevice]) -> None:
     shared = [planned for planned in plan if planned.mps is not None]
     if shared and not node.settings.mps:
         raise PermanentError(f"device {shared[0].device.name}: MPS is disabled on this node (DRA_GPU_MPS)")
-    mig = Counter(planned.device.base_request for planned in shared if planned.kind is Kind.MIG and not planned.admin)
+    mig = Counter(
+        planned.device.base_request for planned in shared if planned.kind is GpuKind.MIG and not planned.admin
+    )
     for request, count in mig.items():
         if count > 1:
             raise PermanentError(
@@ -138,7 +140,7 @@ def _check_mps(node: NvidiaNode, plan: Sequence[PlannedDevice]) -> None:
 
 def _to_vfio(node: NvidiaNode, claim: Claim[Any], plan: Sequence[PlannedDevice]) -> Iterator[ReadyDevice]:
     """Bind GPUs to VFIO first: they must be free for that, so this fails most often."""
-    mine = [planned for planned in plan if planned.kind is Kind.VFIO]
+    mine = [planned for planned in plan if planned.kind is GpuKind.VFIO]
     if not mine:
         return
     bus = PciBus.read(node)
@@ -153,9 +155,9 @@ def _to_vfio(node: NvidiaNode, claim: Claim[Any], plan: Sequence[PlannedDevice])
 
 def _set_up(node: NvidiaNode, nvml: Nvml, claim: Claim[Any], planned: PlannedDevice) -> ReadyDevice:
     mig: MigInstance | None = None
-    if planned.kind is Kind.MIG and planned.admin:
+    if planned.kind is GpuKind.MIG and planned.admin:
         gpu, mig = find_mig_device(nvml, planned)
-    elif planned.kind is Kind.MIG:
+    elif planned.kind is GpuKind.MIG:
         gpu, mig = obtain_mig_device(node, nvml, claim, planned)
     else:
         gpu = find_gpu(nvml, planned)

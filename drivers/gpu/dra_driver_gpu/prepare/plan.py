@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
-from dra_driver_gpu.describe.devices import GpuDevice, Kind, MigPlace
+from dra_driver_gpu.describe.devices import GpuDevice, GpuKind, MigPlace
 from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig
 
 log = logging.getLogger(__name__)
 
 
-_CONFIGS: Final[dict[Kind, type[OpaqueConfig]]] = {
-    Kind.GPU: GpuConfig,
-    Kind.MIG: MigDeviceConfig,
-    Kind.VFIO: VfioDeviceConfig,
+_CONFIGS: Final[dict[GpuKind, type[OpaqueConfig]]] = {
+    GpuKind.GPU: GpuConfig,
+    GpuKind.MIG: MigDeviceConfig,
+    GpuKind.VFIO: VfioDeviceConfig,
 }
 _KINDS: Final = {config.kind: kind for kind, config in _CONFIGS.items()}
 
@@ -38,7 +38,7 @@ class PlannedDevice:
     group: int | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GpuKind:
         """What it is."""
         return self.hardware.kind
 

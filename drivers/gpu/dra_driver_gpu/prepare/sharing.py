@@ -9,7 +9,7 @@ import logging
 from typing import Any, Final
 
 from dra_driver_gpu.config import INTERVALS
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.gpu_record import JSON, USE_STEP, GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Gpu, Nvml
@@ -43,7 +43,7 @@ def begin_use(node: NvidiaNode, claim: Claim[Any], planned: PlannedDevice, gpu: 
         claim.journal({"step": USE_STEP, "gpu": uuid, "device": name})
         record.uses[_key(claim.uid, name)] = {"claim": claim.uid, "device": name, "policy": planned.policy}
         records.save(uuid, record)
-        if planned.kind is Kind.GPU and planned.policy and not users:
+        if planned.kind is GpuKind.GPU and planned.policy and not users:
             _set(node, gpu, record, planned)
 
 

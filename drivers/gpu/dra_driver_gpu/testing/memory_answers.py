@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from dra_driver_gpu.nvml.api import Event
+from dra_driver_gpu.nvml.api import NvmlEvent
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode, error_of
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, GpuInstanceProfileKind, Placement
 from dra_driver_gpu.nvml.values import ComputeMode, EccCounter, EccKind, EventType
@@ -85,7 +85,7 @@ def _compute_profile(instance: MemoryGpuInstance, kind: int, _engines: int) -> l
     return _without_kind(instance.compute_instance_profile(ComputeInstanceProfileKind(kind)))
 
 
-def _wait(events: MemoryEventSet, timeout_ms: int) -> Event:
+def _wait(events: MemoryEventSet, timeout_ms: int) -> NvmlEvent:
     if (event := events.wait(timeout_ms)) is None:
         raise error_of("nvmlEventSetWait_v2", ReturnCode.TIMEOUT)
     return event

@@ -123,7 +123,7 @@ def build_stub(directory: Path, *, compiler: str = "gcc", without: Iterable[str]
 
 
 def _handler(answers: Answers) -> type[StreamRequestHandler]:
-    class Handler(StreamRequestHandler):
+    class StubHandler(StreamRequestHandler):
         def handle(self) -> None:
             with suppress(ConnectionError):  # the caller was killed
                 line = self.rfile.readline().decode()
@@ -132,4 +132,4 @@ def _handler(answers: Answers) -> type[StreamRequestHandler]:
                     answer = answers(function, text, tuple(map(int, numbers.split())))
                     self.wfile.write(f"{answer.code:d}\t{answer.text}\t{' '.join(map(str, answer.numbers))}\n".encode())
 
-    return Handler
+    return StubHandler

@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from dra_driver_amd.health import ErrorCounts, HealthMonitor, read_error_counts
+from dra_driver_amd.health import AmdHealthMonitor, ErrorCounts, read_error_counts
 from dra_driver_amd.testing import mi300x, write_gpus
 
 from dra_sdk import HealthStatus
@@ -256,5 +256,5 @@ def test_a_counter_that_cannot_be_read_is_left_out(tmp_path: Any) -> None:
 def test_the_monitor_is_kept_between_two_calls_of_the_hook(make_node: Any) -> None:
     made = make_node(mi300x())
     driver = made.make()
-    first: HealthMonitor = driver.health_monitor(made.node.node)
+    first: AmdHealthMonitor = driver.health_monitor(made.node.node)
     assert driver.health_monitor(made.node.node) is first

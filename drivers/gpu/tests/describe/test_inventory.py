@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
-from dra_driver_gpu.describe.inventory import Inventory, snapshot
+from dra_driver_gpu.describe.inventory import GpuInventory, snapshot
 from dra_driver_gpu.gpu_record import gpu_records
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
 from dra_driver_gpu.nvml.mig import Placement
@@ -51,7 +51,7 @@ ODD = [code for code in ReturnCode if code not in {ReturnCode.SUCCESS, *OUT_OF_R
 MIG = {"dynamic_mig": True, "created_by_us": lambda _gpu, _mig: False}
 
 
-def read(nvml: MemoryNvml) -> Inventory:
+def read(nvml: MemoryNvml) -> GpuInventory:
     nvml.init()
     try:
         return read_inventory(nvml, Host(Path("/nowhere")))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import VirtualizationMode
@@ -244,12 +244,12 @@ def test_each_device_knows_its_gpu_and_its_part_of_it(make_gpus):
     [gpu] = harness.memory.gpus
     assert {(device.uuid, device.pci_address) for device in devices.values()} == {(gpu.uuid, gpu.pci_address)}
     assert {name: device.kind for name, device in devices.items() if "-mig-" not in name} == {
-        "gpu-0": Kind.GPU,
-        "gpu-vfio-0": Kind.VFIO,
+        "gpu-0": GpuKind.GPU,
+        "gpu-vfio-0": GpuKind.VFIO,
     }
     right = devices["gpu-0-mig-3g40gb-9-4"]
     assert (right.kind, right.mig.profile.id, right.mig.placement, right.mig.compute) == (
-        Kind.MIG,
+        GpuKind.MIG,
         9,
         Placement(4, 4),
         None,

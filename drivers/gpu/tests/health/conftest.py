@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions
-from dra_driver_gpu.health import HealthMonitor, HealthRules
+from dra_driver_gpu.health import GpuHealthMonitor, HealthRules
 from dra_driver_gpu.health.events import EventListener
-from dra_driver_gpu.nvml.api import Event
+from dra_driver_gpu.nvml.api import NvmlEvent
 from dra_driver_gpu.nvml.library import NvmlLibrary
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing.node import GpuNode
@@ -31,7 +31,7 @@ class OwnTime(EventListener):
         super().__init__()
         self.now = 0.0
 
-    def wait(self, milliseconds: int) -> Event | None:
+    def wait(self, milliseconds: int) -> NvmlEvent | None:
         event = super().wait(0)
         self.now += 0.0 if event else milliseconds / 1000
         return event
@@ -52,7 +52,7 @@ class Watched:
         self.stop = Flag()
         self.library = NvmlLibrary(self.nvml)
         clock = (lambda: listener.now) if isinstance(listener, OwnTime) else monotonic
-        self.monitor = HealthMonitor(
+        self.monitor = GpuHealthMonitor(
             self.library, options, HealthRules(**{**FAST, **rules}), clock=clock, listener=listener
         )
         self.restart()

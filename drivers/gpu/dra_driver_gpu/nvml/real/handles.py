@@ -29,9 +29,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -163,13 +163,13 @@ class RealGpu(_Handle):
         """See `Gpu.set_persistence_mode`."""
         self._ask("nvmlDeviceSetPersistenceMode", int(on))
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[GpuProcess]:
         """See `Gpu.processes`."""
         return merge_processes(*(lambda name=name: self._processes(name) for name in _PROCESS_LISTS))
 
-    def _processes(self, name: str) -> list[Process]:
+    def _processes(self, name: str) -> list[GpuProcess]:
         return [
-            Process(process.pid, process.usedGpuMemory, process.gpuInstanceId, process.computeInstanceId)
+            GpuProcess(process.pid, process.usedGpuMemory, process.gpuInstanceId, process.computeInstanceId)
             for process in self._ask(f"nvmlDeviceGet{name}RunningProcesses_v3")
         ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dra_driver_gpu.nvml.api import Event, Gpu
+from dra_driver_gpu.nvml.api import Gpu, NvmlEvent
 from dra_driver_gpu.nvml.errors import LibraryNotFoundError, TimedOutError
 from dra_driver_gpu.nvml.real.handles import Binding, RealGpu, ask
 from dra_driver_gpu.nvml.values import EventType
@@ -102,13 +102,13 @@ class RealEventSet:
             raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         ask(self._binding, "nvmlDeviceRegisterEvents", gpu.handle, int(types), self._handle)
 
-    def wait(self, timeout_ms: int) -> Event | None:
+    def wait(self, timeout_ms: int) -> NvmlEvent | None:
         """See `EventSet.wait`."""
         try:
             data = ask(self._binding, "nvmlEventSetWait_v2", self._handle, timeout_ms)
         except TimedOutError:
             return None
-        return Event(
+        return NvmlEvent(
             gpu=RealGpu(self._binding, data.device),
             type=EventType(data.eventType),
             data=int(data.eventData),

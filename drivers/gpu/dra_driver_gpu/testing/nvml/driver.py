@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from dra_driver_gpu.nvml.errors import ReturnCode, error_of
 from dra_driver_gpu.nvml.values import EventType
 from dra_driver_gpu.testing.nvml.models import FakeGpu
-from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedCallError
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Fault:
         return self.failure if isinstance(self.failure, BaseException) else error_of(call, self.failure)
 
 
-class Faults:
+class NvmlFaults:
     """The failures to come. `calls` lists every call that was made."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class EventQueue:
     freed: bool = False
 
 
-class Driver:
+class KernelDriver:
     """The kernel's side. Its GPUs outlive every library that is initialized on it."""
 
     def __init__(self, gpus: Iterable[FakeGpu], driver_version: str, cuda_version: int, *, privileged: bool) -> None:
@@ -142,7 +142,7 @@ class Driver:
         self.cuda_version = cuda_version
         self.privileged = privileged
         self.initialized = 0
-        self.faults = Faults()
+        self.faults = NvmlFaults()
         self.queues: list[EventQueue] = []
         self.watchers: list[Callable[[GpuState], None]] = []
         self.changed = threading.Condition(threading.RLock())
@@ -160,7 +160,7 @@ class Driver:
                 raise error_of(name, ReturnCode.NO_PERMISSION)
             try:
                 yield
-            except RefusedError as refused:
+            except RefusedCallError as refused:
                 raise error_of(name, refused.code) from None
             if changes and gpu is not None:
                 for watcher in self.watchers:
@@ -181,7 +181,7 @@ class Bound(Protocol):
     """A handle to something on one GPU of a driver."""
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> KernelDriver:
         """The driver."""
 
     @property

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing.nvml.library import MemoryNvml
 from dra_driver_gpu.testing.nvml.models import FakeGpu, fake_gpu
-from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedCallError
 from dra_sdk import SettingsError
 
 FIXTURE_FILE: Final = "nvml.yaml"
@@ -119,5 +119,5 @@ def _create(state: GpuState, wanted: _Instance) -> None:
             if slices not in by_slices:
                 raise SettingsError(f"{where}: no compute instance of {slices} slices; there are {sorted(by_slices)}")
             state.create_compute(instance, by_slices[slices].id)
-    except RefusedError as refused:
+    except RefusedCallError as refused:
         raise SettingsError(f"{where} cannot be created: {refused.code.name}") from None

@@ -1,6 +1,6 @@
 """The state of one GPU in memory, and the rules of MIG on it. Pure: no locks, no handles, no faults.
 
-What NVML would refuse raises `RefusedError` with NVML's return code; the caller adds the function that was called.
+What NVML would refuse raises `RefusedCallError` with NVML's return code; the caller adds the function that was called.
 Sources: the MIG user guide for placements and sharing, nvml.h for the return codes.
 """
 
@@ -19,7 +19,7 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    Process,
+    GpuProcess,
     RecoveryAction,
     RemappedRows,
 )
@@ -30,7 +30,7 @@ _NO_ROWS = RemappedRows(0, 0, pending=False, failed=False)
 _ALWAYS = EventType.XID_CRITICAL_ERROR | EventType.PSTATE | EventType.CLOCK | EventType.POWER_SOURCE_CHANGE
 
 
-class RefusedError(Exception):
+class RefusedCallError(Exception):
     """NVML answers with this return code. It never leaves the package: it becomes the NvmlError of the call."""
 
     def __init__(self, code: ReturnCode) -> None:
@@ -106,7 +106,7 @@ class GpuState:
     recovery_action: RecoveryAction = RecoveryAction.NONE
     rows: RemappedRows = _NO_ROWS
     ecc: dict[tuple[EccKind, EccCounter], int] = field(default_factory=dict)
-    processes: list[tuple[ProcessKind, Process]] = field(default_factory=list)
+    processes: list[tuple[ProcessKind, GpuProcess]] = field(default_factory=list)
     instances: dict[int, GpuInstanceState] = field(default_factory=dict)
 
     @classmethod
@@ -129,26 +129,26 @@ class GpuState:
     def require_mig(self) -> None:
         """NOT_SUPPORTED if MIG is off or missing."""
         if not self.mig.current:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     def require_mig_off(self) -> None:
         """NOT_SUPPORTED if MIG is on: NVML then takes compute modes of MIG devices only."""
         if self.mig.current:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     def set_mig(self, on: bool) -> None:
         """Turn MIG on or off; what a reset would change becomes the pending mode."""
         if not self.gpu.model.mig:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         resettable = self.gpu.model.toggles_live or not self.gpu.guest
         if not self.gpu.model.toggles_live:
             self.mig = MigMode(self.mig.current, on)
         if on == self.mig.current:
             self.mig = MigMode(on, on)
         elif self.processes or self.instances:
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         elif not resettable:
-            raise RefusedError(ReturnCode.RESET_REQUIRED)
+            raise RefusedCallError(ReturnCode.RESET_REQUIRED)
         else:
             self.mig = MigMode(on, on)
 
@@ -169,24 +169,24 @@ class GpuState:
         for row in self.gpu.model.mig:
             if row.id == profile_id:
                 return row
-        raise RefusedError(otherwise)
+        raise RefusedCallError(otherwise)
 
     def create(self, profile_id: int, placement: Placement | None) -> GpuInstanceState:
         """Create a GPU instance at `placement`, or at the last free one, which is the driver's choice."""
         self.require_mig()
         row = self.row(profile_id)
         if placement is not None and placement not in row.placements:
-            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedCallError(ReturnCode.INVALID_ARGUMENT)
         wanted = row.placements[::-1] if placement is None else (placement,)
         for candidate in wanted:
             if self._fits(row, candidate):
                 return self._add(row, candidate)
-        raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
+        raise RefusedCallError(ReturnCode.INSUFFICIENT_RESOURCES)
 
     def destroy(self, instance: GpuInstanceState) -> None:
         """Remove a GPU instance; IN_USE while it has compute instances or processes."""
         if instance.compute_instances or self._runs(instance.id, None):
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         del self.instances[instance.id]
 
     def _add(self, row: MigRow, placement: Placement) -> GpuInstanceState:
@@ -217,7 +217,7 @@ class GpuState:
         profile = compute_profile(instance, profile_id)
         placement = _free_slices(instance, profile.slices)
         if placement is None:
-            raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
+            raise RefusedCallError(ReturnCode.INSUFFICIENT_RESOURCES)
         compute_id = _lowest_free(instance.compute_instances)
         name = f"{self.gpu.uuid}/{instance.id}/{compute_id}"
         state = ComputeInstanceState(
@@ -233,7 +233,7 @@ class GpuState:
     def destroy_compute(self, instance: GpuInstanceState, compute: ComputeInstanceState) -> None:
         """Remove a compute instance; IN_USE while a process runs on it."""
         if self._runs(instance.id, compute.id):
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         del instance.compute_instances[compute.id]
 
     def devices(self) -> list[tuple[GpuInstanceState, ComputeInstanceState]]:
@@ -261,7 +261,7 @@ def compute_profile(instance: GpuInstanceState, profile_id: int) -> ComputeInsta
     for profile in instance.profiles:
         if profile.id == profile_id:
             return profile
-    raise RefusedError(ReturnCode.NOT_SUPPORTED)
+    raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
 
 def _demand(row: MigRow) -> tuple[int, ...]:

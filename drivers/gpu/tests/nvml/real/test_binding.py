@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 from dra_driver_gpu.nvml import api, errors
-from dra_driver_gpu.nvml.api import ComputeInstanceInfo, Event, GpuInstanceInfo
+from dra_driver_gpu.nvml.api import ComputeInstanceInfo, GpuInstanceInfo, NvmlEvent
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfile,
@@ -34,9 +34,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -195,7 +195,7 @@ LIBRARY = [
         lambda t: t.events.wait(4_000_000_000),
         ("nvmlEventSetWait_v2", EVENTS, 4_000_000_000),
         numbers(GPU, 0x8, LONG + 1, WORD + 2, WORD + 3),
-        lambda t: Event(t.gpu, EventType.XID_CRITICAL_ERROR, LONG + 1, WORD + 2, WORD + 3),
+        lambda t: NvmlEvent(t.gpu, EventType.XID_CRITICAL_ERROR, LONG + 1, WORD + 2, WORD + 3),
     ),
 ]
 GPUS = [
@@ -304,7 +304,7 @@ GPUS = [
             _PROCESSES.format("Graphics"): numbers(),
             _PROCESSES.format("MPSCompute"): numbers(12, 1, 2, 3),
         },
-        [Process(WORD, LONG, WORD + 1, WORD + 2), Process(11, None, 3, 4), Process(12, 1, 2, 3)],
+        [GpuProcess(WORD, LONG, WORD + 1, WORD + 2), GpuProcess(11, None, 3, 4), GpuProcess(12, 1, 2, 3)],
     ),
     one(
         "Gpu.ecc_errors",

@@ -14,9 +14,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -163,12 +163,12 @@ def test_processes_of_all_kinds_are_listed_once(make_nvml):
     nvml.add_process(uuid, 10, used_bytes=_GIB, kind=ProcessKind.GRAPHICS)
     nvml.add_process(uuid, 11, kind=ProcessKind.MPS)
     assert sorted(nvml.device_by_index(0).processes(), key=lambda one: one.pid) == [
-        Process(10, _GIB),
-        Process(11, None),
+        GpuProcess(10, _GIB),
+        GpuProcess(11, None),
     ]
     assert nvml.device_by_index(1).processes() == []
     nvml.end_process(10)
-    assert nvml.device_by_index(0).processes() == [Process(11, None)]
+    assert nvml.device_by_index(0).processes() == [GpuProcess(11, None)]
 
 
 def test_used_memory_is_the_sum_of_the_processes(make_nvml):

@@ -15,7 +15,7 @@ from dra_driver_gpu.nvml.mig import (
     Placement,
     profile_name,
 )
-from dra_driver_gpu.nvml.values import Process
+from dra_driver_gpu.nvml.values import GpuProcess
 from dra_driver_gpu.testing.nvml import MODELS, fake_gpu
 from dra_driver_gpu.testing.nvml.models import FakeGpu
 
@@ -231,7 +231,7 @@ def test_an_instance_in_use_is_not_destroyed(make_nvml):
     device, instance, compute = _mig_device(nvml.device_by_index(0))
     gi, ci = device.gpu_instance_id(), device.compute_instance_id()
     nvml.add_process(nvml.gpus[0].uuid, 7, used_bytes=1 << 20, gpu_instance_id=gi, compute_instance_id=ci)
-    assert nvml.device_by_index(0).processes() == [Process(7, 1 << 20, gi, ci)]
+    assert nvml.device_by_index(0).processes() == [GpuProcess(7, 1 << 20, gi, ci)]
     with pytest.raises(errors.InUseError):
         compute.destroy()
     with pytest.raises(errors.InUseError):
