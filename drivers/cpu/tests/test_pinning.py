@@ -388,6 +388,7 @@ class NodeLife(RuleBasedStateMachine):
         assert [running.container.cpus for running in self.running] == before
         self.running += away
 
+    @precondition(lambda self: self.running)
     @rule()
     def restart_runtime(self) -> None:
         before = [running.container.cpus for running in self.running]

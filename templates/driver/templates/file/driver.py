@@ -35,7 +35,7 @@ class {{ cookiecutter.__class }}Driver:
     """Each device of the subsystem is a device of this driver."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """Return the name, the classes of configuration, and what `dra-sdk capture` records beside what every node has."""
+        """Return name, classes of configuration, and what `dra-sdk capture` records beside what every node has."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config], capture=[f"/sys/class/{SUBSYSTEM}/*"])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:

@@ -43,7 +43,7 @@ def changed(node: FakeNode) -> str:
 
 
 class OnFiles({{ cookiecutter.__class }}Driver):
-    """Make the driver on `tree/host`: files have no kernel that binds functions to drivers, so `FakeEffects` does it."""
+    """Make it on `tree/host`: files have no kernel that binds functions to drivers, so `FakeEffects` does it."""
 
     def __init__(self) -> None:
         root = Path(__file__).parents[1] / "tree/host"
