@@ -105,9 +105,9 @@ def test_without_reserved_cpus_one_is_kept_back_from_every_device(publish, mode,
 
 
 def test_one_cpu_is_published_only_if_the_shared_pool_is_optional(publish):
-    one = regular_machine(cores=1, threads=1)
-    assert publish(one, shared_pool="required").devices == []
-    assert cpus_of(publish(one, shared_pool="optional")) == {"cpudevnuma000": "0"}
+    one_cpu = regular_machine(cores=1, threads=1)
+    assert publish(one_cpu, shared_pool="required").devices == []
+    assert cpus_of(publish(one_cpu, shared_pool="optional")) == {"cpudevnuma000": "0"}
 
 
 def test_single_cpus_come_by_core_with_the_number_of_the_cpu(publish):

@@ -74,11 +74,11 @@ def container(driver: DriverHarness, *requests: str, **limits: int) -> Container
     return Container("c", "main", replace(POD, claims=driver.held), claims, resources=resources)
 
 
-def created(driver: DriverHarness, one: Container) -> ContainerResources:
+def created(driver: DriverHarness, creating: Container) -> ContainerResources:
     """What both hooks give to a container that is being created."""
     plugin: Any = driver.plugin
-    wanted: ContainerResources = plugin.dra_synchronize([one]).get(one.id, ContainerResources())
-    adjustment = plugin.dra_create_container(one)
+    wanted: ContainerResources = plugin.dra_synchronize([creating]).get(creating.id, ContainerResources())
+    adjustment = plugin.dra_create_container(creating)
     return wanted.changed(adjustment.resources) if adjustment else wanted
 
 

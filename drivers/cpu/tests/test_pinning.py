@@ -366,10 +366,10 @@ class NodeLife(RuleBasedStateMachine):
     @rule(data=st.data())
     def restart_container(self, data: st.DataObject) -> None:
         """The kubelet creates it again, without another prepare."""
-        one = data.draw(st.sampled_from(self.running))
-        before = one.container.cpus
-        self.stop(one)
-        again = Running(self.created(one.uses), one.uses)
+        chosen = data.draw(st.sampled_from(self.running))
+        before = chosen.container.cpus
+        self.stop(chosen)
+        again = Running(self.created(chosen.uses), chosen.uses)
         self.running.append(again)
         assert again.container.cpus == before
 
@@ -415,9 +415,9 @@ class NodeLife(RuleBasedStateMachine):
             return self.runtime.create_container()
         return self.runtime.create_container(self.claims[uses[0]], name=uses[1])
 
-    def stop(self, one: Running) -> None:
-        one.container.stop()
-        self.running.remove(one)
+    def stop(self, running: Running) -> None:
+        running.container.stop()
+        self.running.remove(running)
 
     def cpus_of_container(self, uid: str, name: str) -> frozenset[int]:
         (whole,) = [held_claim for held_claim in self.driver.held if held_claim.uid == uid]
@@ -425,8 +425,8 @@ class NodeLife(RuleBasedStateMachine):
         return self.cpus(only(whole, *(requests or ())))
 
     @staticmethod
-    def cpus(one: HeldClaim) -> frozenset[int]:
-        return frozenset().union(*(parse_cpuset(device.data["cpus"]) for device in one.devices))
+    def cpus(held_claim: HeldClaim) -> frozenset[int]:
+        return frozenset().union(*(parse_cpuset(device.data["cpus"]) for device in held_claim.devices))
 
 
 NodeLife.TestCase.settings = settings(

@@ -57,7 +57,9 @@ class NvidiaHarness(GpuHarness):
             if not gpu.mig_mode().current:
                 gpu.set_mig_mode(True)
             instance = gpu.create_gpu_instance(profile, place)
-            instance.create_compute_instance(max(compute_instance_profiles(instance), key=lambda one: one.slices).id)
+            instance.create_compute_instance(
+                max(compute_instance_profiles(instance), key=lambda profile: profile.slices).id
+            )
 
     def set_exclusive(self, index: int) -> None:
         """Set the compute mode in which the server of an MPS daemon has a GPU for itself."""

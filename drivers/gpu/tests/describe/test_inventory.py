@@ -201,7 +201,7 @@ def test_counters_suffice_for_as_many_instances_as_nvml_says() -> None:
     assert whole.consumes[0].counters == counters.counters
 
 
-@pytest.mark.parametrize("name", [name for name, one in MODELS.items() if one.mig])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.mig])
 def test_the_counters_are_those_of_the_largest_profile(name: str) -> None:
     nvml = MemoryNvml([fake_gpu(name, mig=True)])
     [counters] = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True)).counter_sets

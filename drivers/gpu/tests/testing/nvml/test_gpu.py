@@ -162,7 +162,7 @@ def test_processes_of_all_kinds_are_listed_once(make_nvml):
     nvml.add_process(uuid, 10, used_bytes=_GIB)
     nvml.add_process(uuid, 10, used_bytes=_GIB, kind=ProcessKind.GRAPHICS)
     nvml.add_process(uuid, 11, kind=ProcessKind.MPS)
-    assert sorted(nvml.device_by_index(0).processes(), key=lambda one: one.pid) == [
+    assert sorted(nvml.device_by_index(0).processes(), key=lambda process: process.pid) == [
         GpuProcess(10, _GIB),
         GpuProcess(11, None),
     ]
@@ -181,7 +181,7 @@ def test_a_list_of_processes_that_is_not_kept_counts_as_empty(make_nvml):
     nvml = make_nvml(fake_gpu("L4"))
     nvml.add_process(nvml.gpus[0].uuid, 10)
     nvml.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", ReturnCode.NOT_SUPPORTED)
-    assert [one.pid for one in nvml.device_by_index(0).processes()] == [10]
+    assert [process.pid for process in nvml.device_by_index(0).processes()] == [10]
 
 
 def test_ecc_errors_remapped_rows_and_recovery_action(make_nvml):
