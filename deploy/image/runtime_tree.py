@@ -44,19 +44,19 @@ def main(venv: Path, tree: Path) -> None:
             tree.joinpath("usr", link).mkdir(parents=True, exist_ok=True)
     python = Path(sys.executable).resolve()
     stdlib = Path(sysconfig.get_path("stdlib"))
-    programs = [python, *(Path(shutil.which(each) or f"/usr/sbin/{each}") for each in PROGRAMS)]
-    copied = [_copied(each, tree) for each in programs]
+    programs = [python, *(Path(shutil.which(name) or f"/usr/sbin/{name}") for name in PROGRAMS)]
+    copied = [_copied(path, tree) for path in programs]
     _link(tree, python)
     shutil.copytree(stdlib, _inside(tree, stdlib), ignore=_unused, symlinks=True)
     shutil.copytree(venv, _inside(tree, venv), symlinks=True)
     objects = [*programs, *stdlib.rglob("*.so"), *venv.rglob("*.so"), *venv.rglob("*.so.*")]
     libraries = _libraries(objects)
-    libc = next(each for each in libraries if each.name == "libc.so.6")
-    libraries |= {libc.with_name(each) for each in LIBC if libc.with_name(each).exists()}
-    copied += [_copied(each, tree) for each in sorted(libraries) if not each.is_relative_to(venv)]
+    libc = next(library for library in libraries if library.name == "libc.so.6")
+    libraries |= {libc.with_name(name) for name in LIBC if libc.with_name(name).exists()}
+    copied += [_copied(path, tree) for path in sorted(libraries) if not path.is_relative_to(venv)]
     for name in ETC:
-        if (found := Path("/etc", name)).exists():
-            copied.append(_copied(found, tree))
+        if (file := Path("/etc", name)).exists():
+            copied.append(_copied(file, tree))
     tree.joinpath("tmp").mkdir(exist_ok=True)
     tree.joinpath("tmp").chmod(0o1777)
     if shutil.which("dpkg-query"):
@@ -64,42 +64,42 @@ def main(venv: Path, tree: Path) -> None:
 
 
 def _unused(_: str, names: list[str]) -> set[str]:
-    return {each for each in names if each in UNUSED or each.startswith("config-3")}
+    return {name for name in names if name in UNUSED or name.startswith("config-3")}
 
 
 def _inside(tree: Path, path: Path) -> Path:
-    found = tree / path.relative_to("/")
-    found.parent.mkdir(parents=True, exist_ok=True)
-    return found
+    copy = tree / path.relative_to("/")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    return copy
 
 
 def _copied(path: Path, tree: Path) -> Path:
-    """Copies a file, and what a link leads to, to the same path; returns the path of the file."""
+    """Copy a file, and what a link leads to, to the same path; return the path of the file."""
     shutil.copy2(path, _inside(tree, path))
     return path.resolve()
 
 
 def _link(tree: Path, python: Path) -> None:
-    """The links by which the virtual environment finds the interpreter: python3 in its directory."""
+    """Make the links by which the virtual environment finds the interpreter: python3 in its directory."""
     at = _inside(tree, python).parent / "python3"
     if not at.exists():
         at.symlink_to(python.name)
 
 
 def _libraries(objects: Iterable[Path]) -> set[Path]:
-    """Returns what the dynamic linker loads for these files, itself included."""
-    found: set[Path] = set()
-    for each in objects:
-        done = subprocess.run(["ldd", each], capture_output=True, text=True, check=False)
+    """Return what the dynamic linker loads for these files, itself included."""
+    libraries: set[Path] = set()
+    for path in objects:
+        done = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
         if "not found" in done.stdout:
-            raise SystemExit(f"{each} needs a library that is not there:\n{done.stdout}")
-        found |= {Path(path) for path in _LIBRARY.findall(done.stdout)}
-    return found
+            raise SystemExit(f"{path} needs a library that is not there:\n{done.stdout}")
+        libraries |= {Path(path) for path in _LIBRARY.findall(done.stdout)}
+    return libraries
 
 
 def _record_packages(files: Iterable[Path], tree: Path) -> None:
-    """Copies the description and the licence of each Debian package that a file comes from."""
-    paths = sorted({str(each) for each in files} | {str(each).removeprefix("/usr") for each in files})
+    """Copy the description and the licence of each Debian package that a file comes from."""
+    paths = sorted({str(path) for path in files} | {str(path).removeprefix("/usr") for path in files})
     done = subprocess.run(["dpkg-query", "--search", *paths], capture_output=True, text=True, check=False)
     status = tree / "var/lib/dpkg/status.d"
     status.mkdir(parents=True)

@@ -23,43 +23,43 @@ _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 
 
 def bill(tree: Path) -> JSON:
-    """Returns the list for a tree with a virtual environment in /opt/dra-sdk."""
-    found = sorted([*_python(tree), *_debian(tree)], key=lambda each: str(each["bom-ref"]))
-    product = next((each for each in found if each["name"] == "dra-sdk"), None)
+    """Return the list for a tree with a virtual environment in /opt/dra-sdk."""
+    components = sorted([*_python(tree), *_debian(tree)], key=lambda component: str(component["bom-ref"]))
+    product = next((component for component in components if component["name"] == "dra-sdk"), None)
     about = {"metadata": {"component": {**product, "type": "application"}}} if product else {}
-    parts = [each for each in found if each is not product]
+    parts = [component for component in components if component is not product]
     return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, **about, "components": parts}
 
 
 def _python(tree: Path) -> Iterator[JSON]:
-    sites = sorted(str(each) for each in tree.glob("opt/dra-sdk/lib/python3*/site-packages"))
-    for each in distributions(path=sites):
-        name = re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower()
+    sites = sorted(str(path) for path in tree.glob("opt/dra-sdk/lib/python3*/site-packages"))
+    for distribution in distributions(path=sites):
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
         kind = "generic" if _OURS.fullmatch(name) else "pypi"
-        reference = f"pkg:{kind}/{name}@{quote(each.version)}"
-        yield _component(name, each.version, reference) | _licence(each)
+        reference = f"pkg:{kind}/{name}@{quote(distribution.version)}"
+        yield _component(name, distribution.version, reference) | _licence(distribution)
 
 
-def _licence(found: Distribution) -> JSON:
-    expression, text = found.metadata.get("License-Expression"), found.metadata.get("License")
+def _licence(distribution: Distribution) -> JSON:
+    expression, text = distribution.metadata.get("License-Expression"), distribution.metadata.get("License")
     if expression:
         return {"licenses": [{"expression": expression}]}
     classified = [
-        each.rpartition(":: ")[2]
-        for each in found.metadata.get_all("Classifier") or ()
-        if each.startswith("License ::")
+        classifier.rpartition(":: ")[2]
+        for classifier in distribution.metadata.get_all("Classifier") or ()
+        if classifier.startswith("License ::")
     ]
     names = classified or ([text.splitlines()[0][:100]] if text and text.strip() else [])
-    return {"licenses": [{"license": {"name": each}} for each in names]} if names else {}
+    return {"licenses": [{"license": {"name": name}} for name in names]} if names else {}
 
 
 def _debian(tree: Path) -> Iterator[JSON]:
-    for each in sorted(tree.glob("var/lib/dpkg/status.d/*")):
-        text = each.read_text()
+    for file in sorted(tree.glob("var/lib/dpkg/status.d/*")):
+        text = file.read_text()
         version, architecture = _VERSION.search(text), _ARCHITECTURE.search(text)
         if version and architecture:
-            reference = f"pkg:deb/debian/{each.name}@{quote(version[1])}?arch={architecture[1]}"
-            yield _component(each.name, version[1], reference)
+            reference = f"pkg:deb/debian/{file.name}@{quote(version[1])}?arch={architecture[1]}"
+            yield _component(file.name, version[1], reference)
 
 
 def _component(name: str, version: str, reference: str) -> JSON:

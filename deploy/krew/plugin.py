@@ -33,17 +33,17 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     content = archive(arguments.wheel)
     (arguments.out / f"{LAUNCHER}-{version(arguments.wheel)}.tar.gz").write_bytes(content)
-    found = manifest(version(arguments.wheel), arguments.homepage, arguments.uri, content)
-    (arguments.out / "dra.yaml").write_text(yaml.safe_dump(found, sort_keys=False))
+    filled = manifest(version(arguments.wheel), arguments.homepage, arguments.uri, content)
+    (arguments.out / "dra.yaml").write_text(yaml.safe_dump(filled, sort_keys=False))
 
 
 def version(wheel: Path) -> str:
-    """The version of a wheel as krew writes it, such as `v0.1.0`."""
+    """Return the version of a wheel as krew writes it, such as `v0.1.0`."""
     return f"v{wheel.name.split('-')[1]}"
 
 
 def archive(wheel: Path) -> bytes:
-    """The archive with the launcher and the wheel, without times and owners."""
+    """Return the archive with the launcher and the wheel, without times and owners."""
     members = [(HERE / LAUNCHER, 0o755), (HERE.parent.parent / "LICENSE", 0o644), (wheel, 0o644)]
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as tar:
@@ -56,12 +56,12 @@ def archive(wheel: Path) -> bytes:
 
 
 def manifest(plugin_version: str, homepage: str, uri: str, content: bytes) -> dict[str, Any]:
-    """The manifest with version, address and digest of the archive."""
-    found: dict[str, Any] = yaml.safe_load((HERE / "dra.yaml").read_text())
-    found["spec"] |= {"version": plugin_version, "homepage": homepage}
-    for each in found["spec"]["platforms"]:
-        each |= {"uri": uri, "sha256": hashlib.sha256(content).hexdigest()}
-    return found
+    """Return the manifest with version, address and digest of the archive."""
+    filled: dict[str, Any] = yaml.safe_load((HERE / "dra.yaml").read_text())
+    filled["spec"] |= {"version": plugin_version, "homepage": homepage}
+    for platform in filled["spec"]["platforms"]:
+        platform |= {"uri": uri, "sha256": hashlib.sha256(content).hexdigest()}
+    return filled
 
 
 if __name__ == "__main__":

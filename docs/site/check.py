@@ -42,14 +42,14 @@ class HtmlPage(HTMLParser):
 
 @cache
 def read(path: Path) -> HtmlPage:
-    """A page of the site."""
+    """Read a page of the site."""
     page = HtmlPage()
     page.feed(path.read_text(encoding="utf-8"))
     return page
 
 
 def problems(site: Path) -> Iterator[str]:
-    """What is wrong with a site, one sentence for each problem."""
+    """Yield what is wrong with a site, one sentence for each problem."""
     for path in sorted(site.rglob("*.html")):
         page, name = read(path), path.relative_to(site)
         for link in page.loaded:
@@ -74,9 +74,9 @@ def _dead(page: Path, link: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = list(problems(Path(sys.argv[1])))
-    for problem in found:
+    wrong = list(problems(Path(sys.argv[1])))
+    for problem in wrong:
         print(problem, file=sys.stderr)
     pages = len(list(Path(sys.argv[1]).rglob("*.html")))
-    print(f"{pages} pages, {len(found)} problems")
-    sys.exit(bool(found))
+    print(f"{pages} pages, {len(wrong)} problems")
+    sys.exit(bool(wrong))

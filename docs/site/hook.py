@@ -68,7 +68,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _picture(match: re.Match[str], place: str) -> str:
-    """A picture in the page itself, so that it has the colours of the page, light or dark."""
+    """Return a picture in the page itself, so that it has the colours of the page, light or dark."""
     text = (ROOT / "docs" / Path(place).parent / match[2]).resolve().read_text(encoding="utf-8")
     drawing = re.sub(r"\s*\n\s*", " ", text[text.index("<svg") :]).strip()
     return f'<figure class="picture">{drawing}<figcaption>{match[1]}</figcaption></figure>'

@@ -90,7 +90,7 @@ RECORDINGS: Final = (
 
 @contextmanager
 def machine() -> Iterator[Path]:
-    """A directory with the examples, and with a server whose CPU driver has prepared two claims."""
+    """Yield a directory with the examples, and with a server whose CPU driver has prepared two claims."""
     with TemporaryDirectory(prefix="rec-") as temporary:
         directory = Path(temporary)
         for path in (ROOT / "docs/examples").iterdir():
@@ -107,7 +107,7 @@ def machine() -> Iterator[Path]:
 
 
 def run(recording: Recording, directory: Path) -> tuple[int, str]:
-    """Type the command in a terminal of the fixed width; its exit status and all that appears."""
+    """Type the command in a terminal of the fixed width; return its exit status and all that appears."""
     terminal, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
@@ -131,7 +131,7 @@ def _read(screen: io.FileIO) -> bytes:
 
 
 def shown(recording: Recording, output: str) -> list[str]:
-    """The lines of the picture: the command, and its output without the middle of a long one.
+    """Return the lines of the picture: the command, and its output without the middle of a long one.
 
     What differs from run to run is replaced, so that `make recordings` changes a picture only with its command.
     """
@@ -146,7 +146,7 @@ def shown(recording: Recording, output: str) -> list[str]:
 
 
 def write(recording: Recording, lines: list[str]) -> Path:
-    """The picture as a file, without fonts or scripts from elsewhere."""
+    """Return the picture as a file, without fonts or scripts from elsewhere."""
     from rich.console import Console  # noqa: PLC0415 (of the extra `docs`)
     from rich.terminal_theme import DIMMED_MONOKAI  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -187,8 +187,8 @@ _SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:
 if __name__ == "__main__":
     DIRECTORY.mkdir(exist_ok=True)
     with machine() as place:
-        for each in RECORDINGS:
-            status, output = run(each, place)
-            if status != each.status:
-                sys.exit(f"{each.command}: exit status {status}, want {each.status}\n{output}")
-            print(write(each, shown(each, output)).relative_to(ROOT))
+        for recording in RECORDINGS:
+            status, output = run(recording, place)
+            if status != recording.status:
+                sys.exit(f"{recording.command}: exit status {status}, want {recording.status}\n{output}")
+            print(write(recording, shown(recording, output)).relative_to(ROOT))

@@ -88,7 +88,7 @@ OTHERS: Final[dict[str, tuple[int, int | None, str, str]]] = {
 
 
 def hooks() -> str:
-    """The hooks, with their contract."""
+    """Return the hooks, with their contract."""
     module = inspect.getmodule(DriverHooks)
     parts = [f"# Hooks\n\n{_prose(module.__doc__ or '')}\n"]
     for name, hook in inspect.getmembers(DriverHooks, inspect.isfunction):
@@ -101,7 +101,7 @@ def hooks() -> str:
 
 
 def names(title: str, *modules: str) -> str:
-    """The public names of modules."""
+    """Return the public names of modules."""
     parts = [f"# {title}\n"]
     for path in modules:
         module = import_module(path)
@@ -129,7 +129,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def commands() -> str:
-    """The help of each command."""
+    """Return the help of each command."""
     parts = ["# Commands\n\nWhat each command prints with `--help`.\n"]
     calls = [[], *([name] for name in COMMANDS), ["cpu", "top"]]
     parts += [f"## {' '.join(['dra-sdk', *words])}\n\n```text\n{_help(words)}```\n" for words in sorted(calls)]
@@ -153,7 +153,7 @@ def _help(words: list[str]) -> str:
 
 
 def metrics() -> str:
-    """The metrics of a driver that runs: the CPU driver in an embedded cluster, which has those of NRI too."""
+    """Return the metrics of a driver that runs: the CPU driver in an embedded cluster, which has those of NRI too."""
     logging.disable(logging.WARNING)  # that there is no container runtime
     try:
         with EmbeddedCluster() as cluster, DriverProcess(load_driver("cpu"), settings_for(cluster)) as process:
@@ -181,7 +181,10 @@ def metrics() -> str:
 
 
 def releases() -> str:
-    """The page docs/reference/releases.md, from the table by which the SDK checks objects; a test compares both."""
+    """Return the page docs/reference/releases.md, from the table by which the SDK checks objects.
+
+    A test compares both.
+    """
     published = [(gate, *GATES[gate], *FEATURES[gate]) for gate in GATES]
     others = [(gate, *row) for gate, row in OTHERS.items()]
     text = """# Kubernetes releases and features
@@ -207,7 +210,7 @@ These gates change nothing in the objects that a driver writes, but what its use
 
 
 def _matrix(gates: Iterable[tuple[str, int, int | None, str, str]]) -> Iterator[str]:
-    """The rows of a table: gate, release that added it, release that turned it on, what it is about, page."""
+    """Yield the rows of a table: gate, release that added it, release that turned it on, what it is about, page."""
     minors = range(OLDEST, NEWEST + 1)
     yield f"| feature | gate | {' | '.join(f'1.{minor}' for minor in minors)} |"
     yield f"|---|---|{'---|' * len(minors)}"
@@ -242,11 +245,11 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 
 def _modules(package: str) -> list[str]:
-    """The modules of a package with names that the package itself does not have."""
+    """Return the modules of a package with names that the package itself does not have."""
     directory = Path(import_module(package).__path__[0])
     own = set(import_module(package).__all__)
-    found = sorted(path.stem for path in directory.glob("*.py") if not path.stem.startswith("_"))
-    return [name for name in found if not own.intersection(public_names(import_module(f"{package}.{name}")))]
+    names = sorted(path.stem for path in directory.glob("*.py") if not path.stem.startswith("_"))
+    return [name for name in names if not own.intersection(public_names(import_module(f"{package}.{name}")))]
 
 
 def _name(heading: str, module: ModuleType, name: str) -> str:
@@ -261,7 +264,7 @@ def _name(heading: str, module: ModuleType, name: str) -> str:
 
 
 def _class(heading: str, name: str, value: type) -> str:
-    own = [each.name for each in fields(value) if not each.name.startswith("_")] if is_dataclass(value) else []
+    own = [field.name for field in fields(value) if not field.name.startswith("_")] if is_dataclass(value) else []
     parts = [f"{heading} {name}\n"]
     if is_dataclass(value) and own:
         parts.append(_signature(name, value))
@@ -286,22 +289,22 @@ def _signature(name: str, value: Callable[..., Any]) -> str:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    parameters = [_plain(str(each)) for each in signature.parameters.values() if each.name != "self"]
+    parameters = [_plain(str(parameter)) for parameter in signature.parameters.values() if parameter.name != "self"]
     ending = signature.return_annotation
     returned = "" if ending is signature.empty or inspect.isclass(value) else f" -> {str(ending).strip(chr(39))}"
     line = f"{name}({', '.join(parameters)}){returned}"
     if len(line) > int(_COLUMNS):
-        line = "\n".join([f"{name}(", *(f"    {each}," for each in parameters), f"){returned}"])
+        line = "\n".join([f"{name}(", *(f"    {parameter}," for parameter in parameters), f"){returned}"])
     return f"```python\n{line}\n```\n"
 
 
 def _plain(text: str) -> str:
-    """A parameter without quotes around its type, and without the address of a default."""
+    """Return a parameter without quotes around its type, and without the address of a default."""
     return re.sub(r"= <.*>$", "= …", text.replace("'", ""))
 
 
 def _prose(text: str, known: list[str] | None = None) -> str:
-    """A docstring as Markdown: its lines `name: …` are a table."""
+    """Return a docstring as Markdown: its lines `name: …` are a table."""
     return "\n".join(_paragraphs(inspect.cleandoc(text), known)) + "\n"
 
 
@@ -322,15 +325,15 @@ def _paragraphs(text: str, known: list[str] | None) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text without HTML: `<` outside of code would begin a tag, and `*` a list or emphasis."""
+    """Return text without HTML: `<` outside of code would begin a tag, and `*` a list or emphasis."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([<*|_])", r"\\\1", part) for part in parts)
 
 
 @cache
 def _documented(package: str) -> dict[str, tuple[str, str]]:
-    """The assignments of a package that a docstring follows: source and docstring by name."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return the assignments of a package that a docstring follows: source and docstring by name."""
+    assignments: dict[str, tuple[str, str]] = {}
     for path in sorted(Path(import_module(package).__path__[0]).rglob("*.py")):
         if path.name.endswith("_pb2.py"):
             continue
@@ -338,14 +341,14 @@ def _documented(package: str) -> dict[str, tuple[str, str]]:
         for statement, following in zip(body, [*body[1:], ast.Pass()], strict=True):
             text = _text(following)
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and text:
-                found.setdefault(statement.targets[0].id, (ast.unparse(statement), text))
+                assignments.setdefault(statement.targets[0].id, (ast.unparse(statement), text))
             elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                found.setdefault(statement.target.id, (ast.unparse(statement), text))
-    return found
+                assignments.setdefault(statement.target.id, (ast.unparse(statement), text))
+    return assignments
 
 
 def _text(statement: ast.stmt) -> str:
-    """The docstring that a statement is; empty if it is none."""
+    """Return the docstring that a statement is; empty if it is none."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return statement.value.value if isinstance(statement.value.value, str) else ""
     return ""

@@ -24,41 +24,41 @@ _PICTURES: Final = {".svg", ".png"}
 
 
 def sources() -> list[str]:
-    """The Markdown files that are pages wherever they are linked, as paths in the repository."""
-    found = [
+    """Return the Markdown files that are pages wherever they are linked, as paths in the repository."""
+    paths = [
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "drivers").glob("*/*.md"),
     ]
-    return sorted({path.relative_to(ROOT).as_posix() for path in found} - {INDEX})
+    return sorted({path.relative_to(ROOT).as_posix() for path in paths} - {INDEX})
 
 
 def links(text: str) -> Iterator[str]:
-    """The links of a page to other files, without those in code."""
+    """Yield the links of a page to other files, without those in code."""
     for match in _LINK.finditer(_CODE.sub("", text)):
         if not match[1].startswith("#"):
             yield match[1]
 
 
 def target(page: str, link: str) -> str:
-    """The path in the repository that a link of a page leads to."""
+    """Return the path in the repository that a link of a page leads to."""
     path = os.path.normpath(PurePosixPath(page).parent / link.partition("#")[0])
     return FRONT if path == INDEX else path
 
 
 def pages() -> dict[str, str]:
-    """Each file and directory that is a page, with its path on the site."""
-    found: dict[str, str] = {}
+    """Return each file and directory that is a page, with its path on the site."""
+    places: dict[str, str] = {}
     waiting = sources()
     while waiting:
         path = waiting.pop()
-        if path in found or not (ROOT / path).exists() or Path(path).suffix in _PICTURES:
+        if path in places or not (ROOT / path).exists() or Path(path).suffix in _PICTURES:
             continue
-        found[path] = _place(path)
+        places[path] = _place(path)
         if path.endswith(".md"):
             waiting.extend(target(path, link) for link in links((ROOT / path).read_text(encoding="utf-8")))
-    return dict(sorted(found.items()))
+    return dict(sorted(places.items()))
 
 
 def _place(path: str) -> str:
@@ -68,7 +68,7 @@ def _place(path: str) -> str:
 
 
 def rewritten(path: str, text: str, places: dict[str, str]) -> str:
-    """The text of a page whose links lead to pages of the site."""
+    """Return the text of a page whose links lead to pages of the site."""
 
     def place(match: re.Match[str]) -> str:
         link = match[1]
@@ -91,12 +91,12 @@ def rewritten(path: str, text: str, places: dict[str, str]) -> str:
 
 
 def shown(path: str) -> str:
-    """The page of a file, or of a directory with all its files."""
+    """Return the page of a file, or of a directory with all its files."""
     file = ROOT / path
-    files = sorted(each for each in file.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
+    files = sorted(path for path in file.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     if not file.is_dir():
         return f"# {file.name}\n\n`{path}`\n\n{_block(file)}"
-    sections = [f"## {each.relative_to(file)}\n\n{_block(each)}" for each in files]
+    sections = [f"## {path.relative_to(file)}\n\n{_block(path)}" for path in files]
     return "\n".join([f"# {path}\n", *sections])
 
 

@@ -16,7 +16,7 @@ from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset
 
 
 def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
-    """The online CPUs that claims can get: those that are published.
+    """Return the online CPUs that claims can get: those that are published.
 
     Containers without claims need a CPU too. So where the settings leave all online CPUs to claims, the lowest one is
     kept back, unless the shared pool is optional. It is one that the kernel does not isolate, if there is such a CPU.
@@ -25,12 +25,12 @@ def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
     Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs. Also
     if claims should get isolated CPUs only, and there are none.
     """
-    found = _unreserved_cpus(topology, settings)
-    if settings.shared_pool == "optional" or found != topology.online:
-        return found
-    first = min(found - topology.isolated or found)
+    unreserved = _unreserved_cpus(topology, settings)
+    if settings.shared_pool == "optional" or unreserved != topology.online:
+        return unreserved
+    first = min(unreserved - topology.isolated or unreserved)
     whole = settings.full_cores or settings.device_mode == "partitionable"
-    return found - (topology.siblings(first) if whole else {first})
+    return unreserved - (topology.siblings(first) if whole else {first})
 
 
 def _unreserved_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
@@ -39,24 +39,24 @@ def _unreserved_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
         raise DraError(
             f"reserved CPUs {format_cpuset(unknown)} do not exist; online are {format_cpuset(topology.online)}"
         )
-    found = topology.online - settings.reserved_cpus
+    unreserved = topology.online - settings.reserved_cpus
     if settings.isolated_cpus == "exclude":
-        found -= topology.isolated
+        unreserved -= topology.isolated
     elif settings.isolated_cpus == "only":
         if not topology.isolated:
             raise DraError("isolatedCpus is only, and the kernel isolates no CPU: start it with isolcpus=")
-        found &= topology.isolated
+        unreserved &= topology.isolated
     if settings.full_cores:
-        found = frozenset(cpu for cpu in found if topology.siblings(cpu) <= found)
-    return found
+        unreserved = frozenset(cpu for cpu in unreserved if topology.siblings(cpu) <= unreserved)
+    return unreserved
 
 
 def held_cpus(claims: Iterable[HeldClaim]) -> CpuSet:
-    """The CPUs that these claims hold, and those that they will hold when their preparation has ended."""
+    """Return the CPUs that these claims hold, and those that they will hold when their preparation has ended."""
     return frozenset().union(*map(cpus_of, claims))
 
 
 def cpus_of(claim: HeldClaim) -> CpuSet:
-    """The CPUs that a claim holds, of all its requests."""
+    """Return the CPUs that a claim holds, of all its requests."""
     devices = (device.data for device in claim.devices if not device.admin_access)
-    return frozenset().union(*(parse_cpuset(str(each.get(CPUS, ""))) for each in (*devices, *claim.journal)))
+    return frozenset().union(*(parse_cpuset(str(record.get(CPUS, ""))) for record in (*devices, *claim.journal)))

@@ -75,7 +75,7 @@ class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
         return self
 
     def policy_of(self, settings: CpuSettings) -> PickPolicy:
-        """How to pick: by this configuration, and in whole cores if the node's settings say so."""
+        """Return how to pick: by this configuration, and in whole cores if the node's settings say so."""
         return PickPolicy(
             full_cores=self.full_cores or settings.full_cores,
             spread=self.placement == "spread",
@@ -85,13 +85,13 @@ class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
         )
 
     def data(self, cpus: CpuSet) -> dict[str, str]:
-        """What is remembered of a prepared device: its CPUs, and what of this configuration is not the default.
+        """Return what is remembered of a prepared device: its CPUs, and what of this configuration is not the default.
 
         The keys are `cpus` (a CPU list), `quota` (`keep`) and `memory` (`none`).
         """
-        found = {CPUS: format_cpuset(cpus)}
+        data = {CPUS: format_cpuset(cpus)}
         if self.cfs_quota == "keep":
-            found[QUOTA] = "keep"
+            data[QUOTA] = "keep"
         if self.memory_policy == "none":
-            found[MEMORY] = "none"
-        return found
+            data[MEMORY] = "none"
+        return data

@@ -58,7 +58,7 @@ class CpuGroup:
 
 
 def cpu_groups(topology: CpuTopology, settings: CpuSettings) -> list[CpuGroup]:
-    """All groups that are published, in the order in which the scheduler tries them: small ones before those around.
+    """Return all groups that are published, in the order in which the scheduler tries them: small before large.
 
     A group of which claims can get no CPU is left out. Raises the errors of `allocatable_cpus`, and DraError if the
     machine has no L3 cache to group by.
@@ -76,18 +76,18 @@ def cpu_groups(topology: CpuTopology, settings: CpuSettings) -> list[CpuGroup]:
 
 
 def cpu_pool(name: str, topology: CpuTopology, settings: CpuSettings, roots: Sequence[PciRoot] = ()) -> ResourcePool:
-    """The pool `name` with all devices. Each has its CPUs as `hardware`. Raises the errors of `cpu_groups`.
+    """Return the pool `name` with all devices. Each has its CPUs as `hardware`. Raises the errors of `cpu_groups`.
 
     roots: the PCI root complexes, for the attribute `pcieRoot`; empty if it is not published.
     """
     groups = cpu_groups(topology, settings)
     if settings.device_mode != "partitionable":
-        return ResourcePool(name, [_device(each, topology, settings, roots) for each in groups])
-    counters = _Counters(topology, [each for each in groups if each.kind == "core"])
+        return ResourcePool(name, [_device(group, topology, settings, roots) for group in groups])
+    counters = _CoreCounters(topology, [group for group in groups if group.kind == "core"])
     devices = [
-        _device(each, topology, settings, roots, counters.taken_by(each.cpus))
-        for each in groups
-        if each.kind != "l3cache" or counters.count_caches_of(each.cpus)
+        _device(group, topology, settings, roots, counters.taken_by(group.cpus))
+        for group in groups
+        if group.kind != "l3cache" or counters.count_caches_of(group.cpus)
     ]
     return ResourcePool(name, devices, counters.sets())
 
@@ -122,13 +122,13 @@ def _parts(kind: Kind, topology: CpuTopology) -> Mapping[int, CpuSet]:
 
 
 def _by_core(topology: CpuTopology) -> Iterator[int]:
-    """All CPUs, the threads of a core one after the other, so that the scheduler's first fit shares few cores."""
+    """Yield all CPUs, the threads of a core one after the other, so that the scheduler's first fit shares few cores."""
     for core in topology.cores.values():
         yield from sorted(core)
 
 
 def _whole_cores_of(kind: Kind, topology: CpuTopology) -> dict[int, CpuSet]:
-    """The L3 caches or NUMA nodes. A core whose threads lie in two parts belongs to that of its lowest CPU."""
+    """Return the L3 caches or NUMA nodes. A core whose threads lie in two parts belongs to that of its lowest CPU."""
     parts: dict[int, CpuSet] = {}
     for first, threads in topology.cores.items():
         cpu = topology.by_id[first]
@@ -168,7 +168,7 @@ def _device(
 
 
 def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, bool | int | str]]:
-    """What is true of all CPUs of a group: an attribute in which they differ is left out."""
+    """Yield what is true of all CPUs of a group: an attribute in which they differ is left out."""
     cpus = [topology.by_id[cpu] for cpu in sorted(group.cpus)]
     first = cpus[0]
     if {cpu.numa_node for cpu in cpus} == {first.numa_node}:
@@ -193,7 +193,7 @@ def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, b
 
 
 def _sharing(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> Sharing:
-    """Single CPUs, or with `full_cores` the threads of a core: 1 if cores have different numbers of them.
+    """Count single CPUs, or with `full_cores` the threads of a core: 1 if cores have different numbers of them.
 
     Undivided, a request without a number would take all CPUs, and one for 1500m would fail only at prepare.
     """
@@ -204,7 +204,7 @@ def _sharing(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> Sharin
 # -- counters of partitionable devices
 
 
-class _Counters:
+class _CoreCounters:
     """The counters of the cores that are published: for each NUMA node a set, in it one for each L3 cache."""
 
     def __init__(self, topology: CpuTopology, cores: Iterable[CpuGroup]) -> None:
@@ -213,25 +213,25 @@ class _Counters:
         caches: dict[int, set[int | None]] = {}
         for cpu in set(self._cores.values()):
             caches.setdefault(topology.by_id[cpu].numa_node, set()).add(topology.by_id[cpu].l3)
-        self._by_cache = {node: len(found) <= _COUNTERS_PER_SET for node, found in caches.items()}
+        self._by_cache = {node: len(l3s) <= _COUNTERS_PER_SET for node, l3s in caches.items()}
 
     def count_caches_of(self, cpus: CpuSet) -> bool:
-        """Whether the cores of these CPUs are counted by L3 cache, so that a cache can be a device."""
+        """Return whether the cores of these CPUs are counted by L3 cache, so that a cache can be a device."""
         return all(self._by_cache[self._topology.by_id[cpu].numa_node] for cpu in cpus)
 
     def taken_by(self, cpus: CpuSet) -> list[CounterConsumption]:
-        """What a device with these CPUs takes: one for each core."""
+        """Return what a device with these CPUs takes: one for each core."""
         return [CounterConsumption(name, counters) for name, counters in self._of(cpus).items()]
 
     def sets(self) -> list[CounterSet]:
-        """All counters."""
+        """Return all counters."""
         return [CounterSet(name, counters) for name, counters in self._of(frozenset(self._cores)).items()]
 
     def _of(self, cpus: CpuSet) -> dict[str, Counter[str]]:
-        found: dict[str, Counter[str]] = {}
+        counters: dict[str, Counter[str]] = {}
         for first in sorted({self._cores[cpu] for cpu in cpus}):
             cpu = self._topology.by_id[first]
             by_cache = self._by_cache[cpu.numa_node] and cpu.l3 is not None
             counter = f"l3cache-{cpu.l3:03d}" if by_cache else "cores"
-            found.setdefault(f"numa-{cpu.numa_node:03d}", Counter())[counter] += 1
-        return found
+            counters.setdefault(f"numa-{cpu.numa_node:03d}", Counter())[counter] += 1
+        return counters

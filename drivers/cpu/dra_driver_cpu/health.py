@@ -34,7 +34,7 @@ class CpuHealth:
         self._tracker = HealthTracker()
 
     def watch(self, stop: Event, interval: float = INTERVAL) -> Iterator[list[DeviceHealth]]:
-        """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
+        """Yield all devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
         return health.watch(self.look, stop, interval, "CPUs")
 
     def look(self) -> list[DeviceHealth]:
@@ -43,8 +43,8 @@ class CpuHealth:
             self._cpus[group.name] = self._cpus.get(group.name, frozenset()) | group.cpus
         online = read_cpuset(self._online)
         for name, cpus in self._cpus.items():
-            gone = [f"CPUs {format_cpuset(cpus - online)} are offline"] if cpus - online else []
+            offline = [f"CPUs {format_cpuset(cpus - online)} are offline"] if cpus - online else []
             is_problem = not self._shared or not cpus & online
             self._tracker.publish(name, {name: None})
-            self._tracker.observe(name, gone if is_problem else [], remarks=[] if is_problem else gone)
+            self._tracker.observe(name, offline if is_problem else [], remarks=[] if is_problem else offline)
         return self._tracker.report()

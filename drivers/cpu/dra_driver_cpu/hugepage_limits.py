@@ -65,7 +65,7 @@ class HugepageLimits:
         """
         directory = node.local(self._state_dir) / "limits"
         records = Records(directory, KubeletLimits, node.boot_id, node.clock.within(_SECONDS))
-        limited = [each for each in _files(node.host, pod, claimed) if _read_limit(each[0]) < math.inf]
+        limited = [(path, size) for path, size in _files(node.host, pod, claimed) if _read_limit(path) < math.inf]
         if not limited:
             return
         with records.locked(_RECORD) as before:
@@ -92,7 +92,7 @@ def _exists(key: str) -> bool:
 
 
 def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[tuple[Path, int]]:
-    """The files that limit the pod, each with the bytes that are claimed of its page size."""
+    """Yield the files that limit the pod, each with the bytes that are claimed of its page size."""
     root = host.sys / "fs/cgroup"
     is_v2 = (root / _CONTROLLERS_OF_V2).exists()
     hierarchy = root if is_v2 else root / "hugetlb"
@@ -111,15 +111,15 @@ def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[
 
 
 def _read_limit(path: Path) -> float:
-    """A limit in bytes; infinity without one."""
+    """Read a limit in bytes; infinity without one."""
     text = read_text(path)
     limit = math.inf if text == _NO_LIMIT else int(text)
     return limit if limit < _UNLIMITED else math.inf
 
 
 def _below_root(host: Host, parent: str) -> str:
-    """The path of a pod's cgroup below a hierarchy."""
-    found = ContainerCgroup(host, parent).below_root
-    if not found or ".." in found.split("/"):
+    """Return the path of a pod's cgroup below a hierarchy."""
+    path = ContainerCgroup(host, parent).below_root
+    if not path or ".." in path.split("/"):
         raise HardwareError(f"cgroup parent {parent!r}: must be a path below the root of the cgroups")
-    return found
+    return path

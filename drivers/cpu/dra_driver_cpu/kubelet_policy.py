@@ -51,7 +51,7 @@ def refuse_static_policy(host: Host, kubelet_dir: str) -> None:
 
 
 def _policies(host: Host, directory: str) -> Iterator[tuple[str, str | None]]:
-    """Each place that may name the kubelet's policy, and the policy; the most binding place first."""
+    """Yield each place that may name the kubelet's policy, and the policy; the most binding place first."""
     pid, flags = _running_kubelet(host, directory)
     if _FLAG in flags:
         yield f"--{_FLAG} of process {pid}", flags[_FLAG]
@@ -62,11 +62,11 @@ def _policies(host: Host, directory: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _configs(host: Host, directory: str, flags: Mapping[str, str]) -> Iterator[str]:
-    """The files of the kubelet's configuration, the most binding first: as its flags name them, else the usual ones."""
+    """Yield the kubelet's configuration files, the most binding first: as its flags name them, else the usual ones."""
     if drop_ins := flags.get("config-dir"):
         root = _local(host, drop_ins)
-        found = sorted(path for path in root.rglob(f"*{_DROP_IN}") if path.is_file())
-        yield from (f"{drop_ins.rstrip('/')}/{path.relative_to(root)}" for path in reversed(found))
+        drop_in_files = sorted(path for path in root.rglob(f"*{_DROP_IN}") if path.is_file())
+        yield from (f"{drop_ins.rstrip('/')}/{path.relative_to(root)}" for path in reversed(drop_in_files))
     if config := flags.get("config"):
         yield config
     else:
@@ -81,7 +81,7 @@ def _local(host: Host, path: str) -> Path:
 
 
 def _running_kubelet(host: Host, directory: str) -> tuple[int, dict[str, str]]:
-    """The PID and the flags of the kubelet; 0 and no flags if no such process is seen, as in most containers."""
+    """Return the PID and the flags of the kubelet; 0 and no flags if no such process is seen, as in most containers."""
     for pid, process in numbered_paths(host.proc, "").items():
         try:
             program, *words = read_text(process / "cmdline").split("\0")
@@ -100,26 +100,26 @@ def _is_of_host(status: str) -> bool:
 
 
 def _flags(words: list[str]) -> dict[str, str]:
-    """The flags with a value, by name. The kubelet takes `--name=value` and `--name value`, and `_` for `-`."""
-    found: dict[str, str] = {}
+    """Return the flags with a value, by name. The kubelet takes `--name=value` and `--name value`, and `_` for `-`."""
+    flags: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("--"):
             name, given, value = word.removeprefix("--").partition("=")
-            found[name.replace("_", "-")] = value if given else following
-    return found
+            flags[name.replace("_", "-")] = value if given else following
+    return flags
 
 
 # -- files
 
 
 def _policy_of_state(path: Path) -> str | None:
-    """The policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
+    """Return the policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
     try:
-        found = json.loads(read_optional(read_text, path) or "{}")
-        inner = json.loads(found.get("data") or "{}")
+        checkpoint = json.loads(read_optional(read_text, path) or "{}")
+        inner = json.loads(checkpoint.get("data") or "{}")
     except (AttributeError, TypeError, ValueError):  # not a checkpoint
         return None
-    named = [each.get("policyName") for each in (inner, found) if isinstance(each, dict)]
+    named = [document.get("policyName") for document in (inner, checkpoint) if isinstance(document, dict)]
     return next((policy for policy in named if policy and isinstance(policy, str)), None)
 
 

@@ -16,7 +16,7 @@ from dra_sdk.hardware import CpuSet, CpuTopology
 
 
 def cpu_gauges(topology: CpuTopology, settings: CpuSettings, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
-    """The values now. A claim that holds no CPUs, as one with admin access, is not counted."""
+    """Yield the values now. A claim that holds no CPUs, as one with admin access, is not counted."""
     taken = held_cpus(held)
     sets: dict[str, tuple[str, CpuSet]] = {
         "allocated": ("CPUs that claims have", taken),

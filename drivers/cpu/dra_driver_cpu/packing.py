@@ -27,7 +27,7 @@ class Packing:
         without_cache = topology.online.difference(*caches)
         self._levels = [outer]
         for level in (inner, [*caches, without_cache]):
-            self._levels.append([part & each for part in self._levels[-1] for each in level if part & each])
+            self._levels.append([part & place for part in self._levels[-1] for place in level if part & place])
         self._cores = sorted(topology.cores.values(), key=len, reverse=True)  # then by number, as they were before
 
         self._whole: dict[CpuSet, list[CpuSet]] = {}
@@ -36,17 +36,17 @@ class Packing:
     # -- cores
 
     def whole_cores(self, free: CpuSet) -> list[CpuSet]:
-        """The cores whose online threads are all free, the largest first, then by number."""
+        """Return the cores whose online threads are all free, the largest first, then by number."""
         if free not in self._whole:
             self._whole[free] = [core for core in self._cores if core <= free]
         return self._whole[free]
 
     def loose(self, free: CpuSet, need: int) -> int:
-        """How many of `need` CPUs must be single threads."""
+        """Return how many of `need` CPUs must be single threads."""
         return need - len(self._take_whole(free, need))
 
     def one_kind(self, free: CpuSet, need: int, loose: int) -> CpuSet:
-        """The CPUs of the fastest kind of core that has `need`, at most `loose` of them single threads; else `free`."""
+        """Return the CPUs of the fastest kind of core with `need`, at most `loose` as single threads; else `free`."""
         slow = frozenset(cpu for cpu in free if self.topology.by_id[cpu].core_type == "e-core")
         for kind in (free - slow, slow):
             if len(kind) >= need and self.loose(kind, need) <= loose:
@@ -67,7 +67,7 @@ class Packing:
         return self._use_several(free, need, outer)
 
     def _use_several(self, free: CpuSet, need: int, outer: int) -> CpuSet:
-        """No part of the next level has enough: take the whole cores of the part with the most, then use others."""
+        """Take the whole cores of the part with the most, then use others: no part of the next level has enough."""
         parts = self._split(free, outer + 1)
         richest = max(parts, key=lambda part: (len(self._take_whole(part, need)), len(part), -min(part)))
         taken = self._take_whole(richest, need) or richest
@@ -80,7 +80,7 @@ class Packing:
         return len(part) >= need and self.loose(part, need) <= self.loose(free, need)
 
     def _waste(self, part: CpuSet, free: CpuSet, need: int, depth: int) -> tuple[int, ...]:
-        """What to minimize: a split core, then the free CPUs of the socket, node and cache, then the lowest number."""
+        """Return what to minimize: a split core, then the free CPUs of socket, node, cache, then the lowest number."""
         single = len(part) - sum(map(len, self.whole_cores(part)))
         split = int(self.loose(part, need) > single)
         around = (next(p for p in self._split(free, level) if part <= p) for level in range(1, depth + 1))
@@ -118,7 +118,7 @@ class Packing:
     def spread(self, free: CpuSet, need: int) -> CpuSet:
         """Take one thread of each of `need` cores near each other; if there are fewer cores, more threads of each.
 
-        Cores that nobody uses come first, then the lowest number.
+        Cores that are free come first, then the lowest number.
         """
         for depth in range(len(self._levels), 0, -1):
             parts = [part for part in self._split(free, depth) if len(part) >= need]
@@ -128,12 +128,12 @@ class Packing:
         return frozenset(islice(self._one_of_each_core(free), need))
 
     def _reached(self, free: CpuSet, need: int) -> tuple[int, int]:
-        """How many cores that nobody uses `need` threads can have, and how many cores at all."""
+        """Return how many cores that are free `need` threads can have, and how many cores at all."""
         cores = {self.topology.by_id[cpu].core for cpu in free}
         return min(need, len(self.whole_cores(free))), min(need, len(cores))
 
     def _one_of_each_core(self, free: CpuSet) -> Iterator[int]:
-        """The free CPUs in rounds, each with one thread of every core that still has one."""
+        """Yield the free CPUs in rounds, each with one thread of every core that still has one."""
         cores = {self.topology.siblings(cpu) for cpu in free}
         left = [sorted(core & free) for core in sorted(cores, key=lambda core: (len(core - free), min(core)))]
         for turn in range(max(map(len, left))):

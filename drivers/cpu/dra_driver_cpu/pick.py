@@ -96,7 +96,7 @@ class _Pick:
         self._packing = Packing(topology)
 
     def of(self, available: CpuSet) -> CpuSet:
-        """The CPUs."""
+        """Return the CPUs."""
         free = self._of_type(available)
         if self._policy.full_cores:
             free = self._in_whole_cores(free)
@@ -119,14 +119,14 @@ class _Pick:
         wanted = self._policy.core_type
         if wanted is None:
             return available
-        found = frozenset(cpu.id for cpu in self._topology.cpus if cpu.core_type == wanted)
-        if not found:
+        cpus_of_type = frozenset(cpu.id for cpu in self._topology.cpus if cpu.core_type == wanted)
+        if not cpus_of_type:
             types = " and ".join(sorted({cpu.core_type for cpu in self._topology.cpus}))
             raise NoSuchCpusError(f"need {self._need} CPUs of type {wanted}, and all cores here have type {types}")
-        return available & found
+        return available & cpus_of_type
 
     def _in_whole_cores(self, available: CpuSet) -> CpuSet:
-        """The `available` CPUs that form whole cores, if `need` can come from them."""
+        """Return the `available` CPUs that form whole cores, if `need` can come from them."""
         packing, need = self._packing, self._need
         whole: CpuSet = frozenset().union(*packing.whole_cores(available))
         if need <= len(whole) and not packing.loose(whole, need):
@@ -151,14 +151,14 @@ class _Pick:
             raise NoSuchCpusError(f"need {need} CPUs of one L3 cache, {why}")
         parts = [cache & free for cache in caches]
         allowed = 0 if self._policy.full_cores else need
-        fitting = [each for each in parts if len(each) >= need and self._packing.loose(each, need) <= allowed]
+        fitting = [part for part in parts if len(part) >= need and self._packing.loose(part, need) <= allowed]
         if not fitting:
             most = max(map(len, parts))
             raise NotEnoughCpusError(f"need {need} CPUs of one L3 cache, at most {most} are free in one")
         return self._near(min(fitting, key=self._cost), need)
 
     def _cost(self, part: CpuSet) -> tuple[int, ...]:
-        """What to minimize: single threads, cores that are split for them, free CPUs, the lowest number."""
+        """Return what to minimize: single threads, cores that are split for them, free CPUs, the lowest number."""
         loose = self._packing.loose(part, self._need)
         single = len(part) - sum(map(len, self._packing.whole_cores(part)))
         return (loose, int(loose > single), len(part), min(part))
@@ -166,23 +166,23 @@ class _Pick:
     # -- several NUMA nodes
 
     def _distribute(self, free: CpuSet) -> CpuSet:
-        """As many CPUs of each of the fewest nodes that have enough; of these nodes, those that leave all most even."""
+        """Take as many CPUs of each of the fewest nodes that have enough, and of these what leaves all most even."""
         nodes = {node: cpus & free for node, cpus in self._topology.numa_nodes.items() if cpus & free}
         for count in range(1, len(nodes) + 1):
-            found = [shares for chosen in combinations(nodes, count) if (shares := self._shares(nodes, chosen))]
-            if found:
-                best = min(found, key=lambda shares: _unevenness(nodes, shares))
+            candidates = [shares for chosen in combinations(nodes, count) if (shares := self._shares(nodes, chosen))]
+            if candidates:
+                best = min(candidates, key=lambda shares: _unevenness(nodes, shares))
                 return frozenset().union(*(self._near(nodes[node], share) for node, share in best.items()))
         return self._near(free, self._need)
 
     def _shares(self, nodes: Mapping[int, CpuSet], chosen: Sequence[int]) -> dict[int, int] | None:
-        """How many CPUs each of the chosen nodes gives; None if they cannot give the same number, one core aside."""
+        """Return how many CPUs each chosen node gives; None if they cannot give the same number, one core aside."""
         size = max(map(len, self._topology.cores.values())) if self._policy.full_cores else 1
         units, rest = divmod(self._need, size)
-        each, over = divmod(units, len(chosen))
-        if rest or not each:
+        per_node, over = divmod(units, len(chosen))
+        if rest or not per_node:
             return None
-        shares = dict.fromkeys(chosen, each * size)
+        shares = dict.fromkeys(chosen, per_node * size)
         for node in sorted(chosen, key=lambda node: (shares[node] - len(nodes[node]), node))[:over]:
             shares[node] += size
         return shares if all(self._gives(nodes[node], share) for node, share in shares.items()) else None
@@ -192,9 +192,9 @@ class _Pick:
 
 
 def _unevenness(nodes: Mapping[int, CpuSet], shares: Mapping[int, int]) -> int:
-    """The sum of squares of what is left free: of equal sums of free CPUs, the least is the most even."""
+    """Return the sum of squares of what is left free: of equal sums of free CPUs, the least is the most even."""
 
     def left() -> Iterator[int]:
         yield from (len(cpus) - shares.get(node, 0) for node, cpus in nodes.items())
 
-    return sum(each * each for each in left())
+    return sum(number * number for number in left())

@@ -54,11 +54,11 @@ def draw(topology: CpuTopology, claims: Mapping[str, CpuSet], reserved: CpuSet =
 
 
 def _rows(topology: CpuTopology, symbol: Callable[[int], str]) -> Iterator[tuple[str, ...]]:
-    """A row for each L3 cache; for each NUMA node where CPUs have no such cache."""
+    """Yield a row for each L3 cache; for each NUMA node where CPUs have no such cache."""
     places: dict[tuple[int, int, int | None], list[Cpu]] = {}
     for cpu in topology.cpus:
         places.setdefault((cpu.socket, cpu.numa_node, cpu.l3), []).append(cpu)
-    for (socket, node, l3), cpus in sorted(places.items(), key=lambda each: min(cpu.id for cpu in each[1])):
+    for (socket, node, l3), cpus in sorted(places.items(), key=lambda place: min(cpu.id for cpu in place[1])):
         cores: dict[int, str] = {}
         for cpu in cpus:
             cores[cpu.core] = cores.get(cpu.core, "") + symbol(cpu.id)

@@ -65,15 +65,15 @@ def test_claims_get_what_the_settings_leave(topology, settings, expected):
 def test_the_lowest_online_cpu_is_kept_back_if_the_settings_leave_none(tmp_path, offline, isolated, settings, kept):
     """A CPU that the kernel isolates only if it isolates all, a reserved CPU counts only while it is online."""
     made = replace(regular_machine(cores=4, threads=1), isolated=parse_cpuset(isolated))
-    found = read_cpus(made.offlined(*parse_cpuset(offline)).write(tmp_path))
-    assert found.online - allocatable_cpus(found, CpuSettings.model_validate(settings)) == kept
+    topology = read_cpus(made.offlined(*parse_cpuset(offline)).write(tmp_path))
+    assert topology.online - allocatable_cpus(topology, CpuSettings.model_validate(settings)) == kept
 
 
 def test_a_reserved_cpu_that_does_not_exist_is_an_error(tmp_path):
-    found = read_cpus(regular_machine(cores=2, threads=1).offlined(1).write(tmp_path))
-    assert allocatable_cpus(found, CpuSettings(reserved_cpus=parse_cpuset("1"), shared_pool="optional")) == {0}
+    topology = read_cpus(regular_machine(cores=2, threads=1).offlined(1).write(tmp_path))
+    assert allocatable_cpus(topology, CpuSettings(reserved_cpus=parse_cpuset("1"), shared_pool="optional")) == {0}
     with pytest.raises(DraError, match="reserved CPUs 7-8 do not exist; online are 0"):
-        allocatable_cpus(found, CpuSettings(reserved_cpus=parse_cpuset("7-8")))
+        allocatable_cpus(topology, CpuSettings(reserved_cpus=parse_cpuset("7-8")))
 
 
 def test_isolated_cpus_only_needs_isolated_cpus(tmp_path):

@@ -59,7 +59,7 @@ def cpus_of(pool: ResourcePool) -> dict[str, str]:
 
 
 def device(pool: ResourcePool, name: str) -> Device:
-    return next(each for each in pool.devices if each.name == name)
+    return next(device for device in pool.devices if device.name == name)
 
 
 def policy(device: Device) -> RequestPolicy | None:
@@ -98,15 +98,16 @@ def test_without_reserved_cpus_one_is_kept_back_from_every_device(publish, mode,
     capacity = pool.devices[0].capacity.get(CAPACITY)
     assert (pool.devices[0].name, format_cpuset(pool.devices[0].hardware), capacity and int(capacity.value)) == first
     kept = {0, 8} if mode == "partitionable" else {0}
-    assert frozenset().union(*(each.hardware for each in pool.devices)) == frozenset(range(16)) - kept
+    assert frozenset().union(*(device.hardware for device in pool.devices)) == frozenset(range(16)) - kept
     if mode == "partitionable":
-        assert [dict(each.counters) for each in pool.counter_sets] == [{"l3cache-000": 3}, {"l3cache-001": 4}]
+        counters = [dict(counter_set.counters) for counter_set in pool.counter_sets]
+        assert counters == [{"l3cache-000": 3}, {"l3cache-001": 4}]
 
 
 def test_one_cpu_is_published_only_if_the_shared_pool_is_optional(publish):
-    one = regular_machine(cores=1, threads=1)
-    assert publish(one, shared_pool="required").devices == []
-    assert cpus_of(publish(one, shared_pool="optional")) == {"cpudevnuma000": "0"}
+    one_cpu = regular_machine(cores=1, threads=1)
+    assert publish(one_cpu, shared_pool="required").devices == []
+    assert cpus_of(publish(one_cpu, shared_pool="optional")) == {"cpudevnuma000": "0"}
 
 
 def test_single_cpus_come_by_core_with_the_number_of_the_cpu(publish):
@@ -134,11 +135,11 @@ def test_cores_and_cpus_say_whether_their_tick_is_stopped(publish, nohz_full):
     """The threads of a core are n and n + 4; the file reads (null) without `nohz_full=`, old kernels do not have it."""
     machine = replace(regular_machine(cores=4), nohz_full=nohz_full)
     cpus = publish(machine, device_mode="individual", reserved_cpus=parse_cpuset("0")).devices
-    stopped = {each.name for each in cpus if each.attributes["nohzFull"]}
+    stopped = {cpu.name for cpu in cpus if cpu.attributes["nohzFull"]}
     assert stopped == ({"cpudev002", "cpudev003", "cpudev006"} if nohz_full == "2-3,6" else set())
-    cores = [each for each in publish(machine, device_mode="partitionable").devices if "core" in each.name]
+    cores = [device for device in publish(machine, device_mode="partitionable").devices if "core" in device.name]
     expected = {"cpudevsocket000core002"} if nohz_full == "2-3,6" else set()
-    assert {each.name for each in cores if each.attributes["nohzFull"]} == expected
+    assert {core.name for core in cores if core.attributes["nohzFull"]} == expected
     assert "nohzFull" not in publish(machine).devices[0].attributes
 
 
@@ -146,9 +147,9 @@ def test_a_device_keeps_its_name_when_other_cpus_go_offline(host):
     whole, fewer = read_cpus(host(xeon(cores=4))), read_cpus(host(xeon(cores=4).offlined(1, 10)))
     for mode in MODES.values():
         before, after = cpu_groups(whole, CpuSettings(**mode)), cpu_groups(fewer, CpuSettings(**mode))
-        cpus = {each.name: each.cpus for each in before}
-        assert {each.name: each.cpus for each in after} == {
-            name: found - {1, 10} for name, found in cpus.items() if found - {1, 10}
+        cpus = {group.name: group.cpus for group in before}
+        assert {group.name: group.cpus for group in after} == {
+            name: online - {1, 10} for name, online in cpus.items() if online - {1, 10}
         }
 
 
@@ -156,7 +157,7 @@ def test_cores_with_the_same_numbers_have_different_names(tmp_path):
     clustered = regular_machine(cores=4, threads=1).changed(lambda cpu: replace(cpu, core_id=cpu.core_id % 2))
     settings = CpuSettings(device_mode="partitionable", reserved_cpus=parse_cpuset("0"))
     groups = cpu_groups(read_cpus(clustered.write(tmp_path)), settings)
-    names = {each.name: set(each.cpus) for each in groups if each.kind == "core"}
+    names = {group.name: set(group.cpus) for group in groups if group.kind == "core"}
     assert names == {f"cpudevcore00{number}": {number} for number in range(1, 4)}
 
 
@@ -208,7 +209,7 @@ def test_partitionable_devices_take_cores_from_the_counter_of_their_cache(publis
     pool = publish(regular_machine(cores=4, l3_caches=2), device_mode="partitionable")
     (counters,) = pool.counter_sets
     assert (counters.name, dict(counters.counters)) == ("numa-000", {"l3cache-000": 2, "l3cache-001": 2})
-    taken = {each.name: [dict(one.counters) for one in each.consumes] for each in pool.devices}
+    taken = {device.name: [dict(consumption.counters) for consumption in device.consumes] for device in pool.devices}
     assert taken["cpudevsocket000core002"] == [{"l3cache-001": 1}]
     assert taken["cpudevl3cache000"] == [{"l3cache-000": 2}]
     assert taken["cpudevnuma000"] == [{"l3cache-000": 2, "l3cache-001": 2}]
@@ -217,20 +218,20 @@ def test_partitionable_devices_take_cores_from_the_counter_of_their_cache(publis
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_a_device_takes_one_of_a_counter_for_each_core_that_it_contains(publish, machine):
     pool = publish(machine, device_mode="partitionable", reserved_cpus=parse_cpuset("0-1"))
-    cores = [each for each in pool.devices if each.attributes["groupBy"] == "core"]
-    whole = {(one.name, name): amount for one in pool.counter_sets for name, amount in one.counters.items()}
-    assert sum(map(int, whole.values())) == len(cores)
-    for each in pool.devices:
-        inside = [core for core in cores if core.hardware <= each.hardware]
-        taken = [amount for one in each.consumes for amount in one.counters.values()]
+    cores = [device for device in pool.devices if device.attributes["groupBy"] == "core"]
+    whole = [amount for counter_set in pool.counter_sets for amount in counter_set.counters.values()]
+    assert sum(map(int, whole)) == len(cores)
+    for device in pool.devices:
+        inside = [core for core in cores if core.hardware <= device.hardware]
+        taken = [amount for consumption in device.consumes for amount in consumption.counters.values()]
         assert sum(map(int, taken)) == len(inside)
-        assert frozenset().union(*(core.hardware for core in inside)) == each.hardware
+        assert frozenset().union(*(core.hardware for core in inside)) == device.hardware
 
 
 def test_more_caches_than_counters_in_a_numa_node_are_no_devices(publish):
     pool = publish(regular_machine(cores=33, l3_caches=33, threads=1), device_mode="partitionable")
-    assert {each.attributes["groupBy"] for each in pool.devices} == {"core", "numanode"}
-    assert [dict(each.counters) for each in pool.counter_sets] == [{"cores": 33}]
+    assert {device.attributes["groupBy"] for device in pool.devices} == {"core", "numanode"}
+    assert [dict(counter_set.counters) for counter_set in pool.counter_sets] == [{"cores": 33}]
 
 
 def test_pcie_roots_are_those_near_the_cpus(publish):
@@ -241,7 +242,7 @@ def test_pcie_roots_are_those_near_the_cpus(publish):
     ]
     machine = replace(xeon(), pci=tuple(functions))
     pool = publish(machine, expose_pcie_roots=True)
-    roots = [each.attributes["resource.kubernetes.io/pcieRoot"] for each in pool.devices]
+    roots = [device.attributes["resource.kubernetes.io/pcieRoot"] for device in pool.devices]
     assert roots == [["pci0000:00"], ["pci0000:80", "pci0000:c0"]]
     assert "resource.kubernetes.io/pcieRoot" not in publish(machine).devices[0].attributes
 
@@ -261,6 +262,6 @@ def test_cpus_count_as_cpu_requests_if_the_settings_say_so(publish):
 def test_groups_of_one_kind_never_overlap_and_contain_no_reserved_cpu(host, machine, mode):
     topology = read_cpus(host(machine))
     groups = cpu_groups(topology, CpuSettings(reserved_cpus=parse_cpuset("0,5"), **mode))
-    for kind in {each.kind for each in groups}:
-        cpus = [cpu for each in groups if each.kind == kind for cpu in each.cpus]
+    for kind in {group.kind for group in groups}:
+        cpus = [cpu for group in groups if group.kind == kind for cpu in group.cpus]
         assert sorted(cpus) == sorted(topology.online - {0, 5})

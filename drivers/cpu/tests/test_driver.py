@@ -24,8 +24,8 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 def driver(dra_node: Any, dra_driver: Any) -> DriverHarness:
     """On a machine with CPUs 0-3,8-11 and 4-7,12-15, of which CPU 0 is reserved."""
     dra_node.machine(regular_machine(sockets=2, cores=4))
-    found: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")))
-    return found
+    harness: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")))
+    return harness
 
 
 def cpus(amount: str = "", name: str = "cpu", numa: int = 0) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def cpus(amount: str = "", name: str = "cpu", numa: int = 0) -> dict[str, Any]:
 def allocated(driver: DriverHarness, asked: FakeClaim, *results: dict[str, Any]) -> dict[str, Any]:
     """The claim with an allocation that no scheduler would make."""
     common = {"request": "cpu", "driver": "dra.cpu", "pool": "node-1", "device": "cpudevnuma000"}
-    allocation = {"devices": {"results": [{**common, **each} for each in results]}}
+    allocation = {"devices": {"results": [{**common, **result} for result in results]}}
     return driver.cluster.adopt({**asked.encoded("dra.cpu", "dra.cpu"), "status": {"allocation": allocation}})
 
 
@@ -81,7 +81,7 @@ def test_a_numa_node_with_one_cpu_left_is_published_and_claimed(dra_node: Any, d
     driver = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")))
     driver.assert_publishable()
     driver.prepare(claim(cpus("1")))
-    assert [each["cpus"] for each in recorded_data(driver)] == ["1"]
+    assert [data["cpus"] for data in recorded_data(driver)] == ["1"]
 
 
 def test_a_claim_with_one_request_has_the_names_that_users_know(driver: DriverHarness) -> None:

@@ -32,7 +32,7 @@ def write(machine: FakeMachine, tmp_path, number: int) -> Host:
 
 
 def messages(health: CpuHealth) -> dict[str, tuple[HealthStatus, str]]:
-    return {each.device: (each.status, each.message) for each in health.look()}
+    return {device.device: (device.status, device.message) for device in health.look()}
 
 
 def test_a_group_stays_healthy_and_says_which_cpus_are_offline(tmp_path):
@@ -72,4 +72,4 @@ def test_a_cpu_that_was_offline_at_the_start_is_no_fault(tmp_path):
 
 def test_the_driver_reports_health(dra_node, dra_driver):
     dra_node.machine(replace(MACHINE))
-    assert {each.status for each in dra_driver(CpuDriver).health().values()} == {HealthStatus.HEALTHY}
+    assert {health.status for health in dra_driver(CpuDriver).health().values()} == {HealthStatus.HEALTHY}

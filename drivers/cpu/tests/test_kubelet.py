@@ -75,35 +75,35 @@ ANSWERS = {
 
 
 @cache
-def topology(machine: str) -> CpuTopology:
+def topology_of(machine: str) -> CpuTopology:
     with tempfile.TemporaryDirectory() as root:
         return read_cpus(MACHINES[machine].write(Path(root)))
 
 
-def single_threads(found: CpuTopology, cpus: CpuSet) -> int:
+def single_threads(topology: CpuTopology, cpus: CpuSet) -> int:
     """How many of the CPUs are on cores of which the claim has only a part."""
-    return sum(not found.siblings(cpu) <= cpus for cpu in cpus)
+    return sum(not topology.siblings(cpu) <= cpus for cpu in cpus)
 
 
-def parts(found: CpuTopology, cpus: CpuSet) -> tuple[int, int]:
+def parts(topology: CpuTopology, cpus: CpuSet) -> tuple[int, int]:
     """How many NUMA nodes and L3 caches the CPUs are in."""
-    used = [found.by_id[cpu] for cpu in cpus]
+    used = [topology.by_id[cpu] for cpu in cpus]
     return len({cpu.numa_node for cpu in used}), len({(cpu.numa_node, cpu.l3) for cpu in used})
 
 
-def kinds(found: CpuTopology, cpus: CpuSet) -> tuple[int, int]:
+def kinds(topology: CpuTopology, cpus: CpuSet) -> tuple[int, int]:
     """How many kinds of cores are used, and how many CPUs of the slower kind."""
-    used = [found.by_id[cpu].core_type for cpu in cpus]
+    used = [topology.by_id[cpu].core_type for cpu in cpus]
     return len(set(used)), used.count("e-core")
 
 
-def cores(found: CpuTopology, cpus: CpuSet) -> int:
-    return len({found.by_id[cpu].core for cpu in cpus})
+def cores(topology: CpuTopology, cpus: CpuSet) -> int:
+    return len({topology.by_id[cpu].core for cpu in cpus})
 
 
-def imbalance(found: CpuTopology, cpus: CpuSet) -> int:
+def imbalance(topology: CpuTopology, cpus: CpuSet) -> int:
     """The difference between the most and the fewest CPUs of a NUMA node that is used."""
-    numbers = Counter(found.by_id[cpu].numa_node for cpu in cpus).values()
+    numbers = Counter(topology.by_id[cpu].numa_node for cpu in cpus).values()
     return max(numbers) - min(numbers)
 
 
@@ -112,29 +112,29 @@ CASES = [(machine, option) for machine, options in ANSWERS.items() for option in
 
 @pytest.mark.parametrize(("machine", "option"), CASES, ids=[" ".join(case) for case in CASES])
 def test_the_driver_is_never_worse_than_the_kubelet(machine, option):
-    found, free = topology(machine), topology(machine).online
+    topology, free = topology_of(machine), topology_of(machine).online
     for need, answer in ANSWERS[machine][option]:
-        theirs, ours = parse_cpuset(answer), pick(found, free, need, COUNTERPARTS[option])
+        theirs, ours = parse_cpuset(answer), pick(topology, free, need, COUNTERPARTS[option])
         print(f"\n{machine:17} {option:33} {need:2} CPUs: kubelet {answer:24} dra.cpu {format_cpuset(ours)}", end="")
         assert len(ours) == need
         assert ours <= free
         if option == "distribute-cpus-across-cores":
-            assert cores(found, ours) >= cores(found, theirs)
+            assert cores(topology, ours) >= cores(topology, theirs)
         elif option == "distribute-cpus-across-numa":
-            assert parts(found, ours)[0] <= parts(found, theirs)[0]
-            assert imbalance(found, ours) <= imbalance(found, theirs)
+            assert parts(topology, ours)[0] <= parts(topology, theirs)[0]
+            assert imbalance(topology, ours) <= imbalance(topology, theirs)
         else:
-            mine = kinds(found, ours), single_threads(found, ours), parts(found, ours)
-            assert mine <= (kinds(found, theirs), single_threads(found, theirs), parts(found, theirs))
+            mine = kinds(topology, ours), single_threads(topology, ours), parts(topology, ours)
+            assert mine <= (kinds(topology, theirs), single_threads(topology, theirs), parts(topology, theirs))
         free -= theirs
 
 
 def test_with_equal_cores_and_one_cache_a_node_both_take_the_same():
     """What differs otherwise is intended: see `dra_driver_cpu.pick`."""
     for option in ("none", "full-pcpus-only", "distribute-cpus-across-numa", "distribute-cpus-across-cores"):
-        found, free = topology("xeon-1-socket"), topology("xeon-1-socket").online
+        topology, free = topology_of("xeon-1-socket"), topology_of("xeon-1-socket").online
         for need, answer in ANSWERS["xeon-1-socket"][option]:
-            assert format_cpuset(pick(found, free, need, COUNTERPARTS[option])) == answer
+            assert format_cpuset(pick(topology, free, need, COUNTERPARTS[option])) == answer
             free -= parse_cpuset(answer)
 
 

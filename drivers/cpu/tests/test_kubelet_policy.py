@@ -20,9 +20,9 @@ IS_NONE = "cpuManagerPolicy: none\n"
 
 
 def write(root: Path, path: str, content: str) -> None:
-    found = root / path.lstrip("/")
-    found.parent.mkdir(parents=True, exist_ok=True)
-    found.write_text(content)
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
 
 
 def process(root: Path, *words: str, pid: int = 812, status: str = f"{ROOT}NSpid:\t812\n") -> None:

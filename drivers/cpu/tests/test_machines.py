@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 
 from dra_sdk.hardware import CpuSet, CpuTopology, read_cpus
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
-from dra_sdk.testing.machines import MACHINES, epyc
+from dra_sdk.testing.machines import MACHINES
+from dra_sdk.testing.sysfs import regular_machine
 
 ARCHIVE = Path(__file__).parent / "vm-2-cpus.tar.gz"
 """A real machine, recorded by `dra-sdk capture`: a virtual one with two CPUs of one thread each."""
-NAMES = (*MACHINES, "epyc-2-sockets-nps4", "vm-2-cpus")
+SMALL_EPYCS = {
+    "epyc-8-ccx": regular_machine(cores=16, l3_caches=8),
+    "epyc-2-sockets-nps4": regular_machine(sockets=2, numa_nodes=4, cores=4, l3_caches=2),
+}
+"""All their nodes and caches, with two cores in each cache for eight: writing the files of 384 CPUs takes long."""
+DESCRIBED = {**MACHINES, **SMALL_EPYCS}
+NAMES = (*DESCRIBED, "vm-2-cpus")
 NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 REFUSED = (CoreAlignmentError, NoSuchCpusError, NotEnoughCpusError)
 GROUPS = ("numanode", "socket", "l3cache", "machine")
@@ -35,38 +42,38 @@ CONFIGS = st.builds(
 
 
 @cache
-def topology(name: str) -> CpuTopology:
+def topology_of(name: str) -> CpuTopology:
     with tempfile.TemporaryDirectory() as root:
         if name == "vm-2-cpus":
             return read_cpus(FakeNode.from_archive(ARCHIVE, Path(root)).node)
-        return read_cpus((epyc(2, 4) if name not in MACHINES else MACHINES[name]).write(Path(root)))
+        return read_cpus(DESCRIBED[name].write(Path(root)))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _machines_are_read_before_the_first_example() -> None:
     for name in NAMES:
-        topology(name)
+        topology_of(name)
 
 
 @st.composite
 def groups(draw: st.DrawFn, full_cores: st.SearchStrategy[bool]) -> tuple[CpuTopology, CpuGroup]:
     """A group of a machine, some of whose CPUs are reserved."""
-    found = topology(draw(st.sampled_from(NAMES)))
-    reserved = draw(st.frozensets(st.sampled_from(sorted(found.online)), max_size=len(found.online) // 4))
+    topology = topology_of(draw(st.sampled_from(NAMES)))
+    reserved = draw(st.frozensets(st.sampled_from(sorted(topology.online)), max_size=len(topology.online) // 4))
     by = draw(st.sampled_from(GROUPS))
-    every = cpu_groups(found, CpuSettings(group_by=by, reserved_cpus=reserved, full_cores=draw(full_cores)))
+    every = cpu_groups(topology, CpuSettings(group_by=by, reserved_cpus=reserved, full_cores=draw(full_cores)))
     assume(every)  # a small machine may keep all its cores back
-    return found, draw(st.sampled_from(every))
+    return topology, draw(st.sampled_from(every))
 
 
 def in_turn(
-    found: CpuTopology, group: CpuGroup, claims: Sequence[tuple[int, PickPolicy]]
+    topology: CpuTopology, group: CpuGroup, claims: Sequence[tuple[int, PickPolicy]]
 ) -> list[tuple[PickPolicy, CpuSet]]:
     """What claims get one after the other; those that are refused get nothing."""
     free, given_away = group.cpus, []
     for need, policy in claims:
         try:
-            picked = pick(found, free, need, policy)
+            picked = pick(topology, free, need, policy)
         except REFUSED:
             continue
         assert len(picked) == need
@@ -78,8 +85,8 @@ def in_turn(
 @NO_DEADLINE
 @given(groups(st.booleans()), st.lists(st.tuples(st.integers(1, 24), CONFIGS), max_size=10))
 def test_claims_never_overlap_and_never_leave_their_group(where, claims):
-    found, group = where
-    picked = [cpus for _, cpus in in_turn(found, group, claims)]
+    topology, group = where
+    picked = [cpus for _, cpus in in_turn(topology, group, claims)]
     together = frozenset().union(*picked)
     assert together <= group.cpus
     assert len(together) == sum(map(len, picked))
@@ -88,11 +95,11 @@ def test_claims_never_overlap_and_never_leave_their_group(where, claims):
 @NO_DEADLINE
 @given(groups(st.booleans()), st.lists(st.tuples(st.integers(1, 24), CONFIGS), max_size=10))
 def test_what_a_claim_says_is_kept(where, claims):
-    found, group = where
-    for policy, cpus in in_turn(found, group, claims):
-        used = [found.by_id[cpu] for cpu in cpus]
+    topology, group = where
+    for policy, cpus in in_turn(topology, group, claims):
+        used = [topology.by_id[cpu] for cpu in cpus]
         if policy.full_cores:
-            assert all(found.siblings(cpu) <= cpus for cpu in cpus)
+            assert all(topology.siblings(cpu) <= cpus for cpu in cpus)
         if policy.one_l3:
             assert len({cpu.l3 for cpu in used}) == 1
         if policy.core_type:
@@ -102,19 +109,19 @@ def test_what_a_claim_says_is_kept(where, claims):
 @NO_DEADLINE
 @given(groups(st.just(value=True)), st.lists(st.integers(1, 24), max_size=10))
 def test_in_full_core_mode_no_core_has_cpus_of_two_claims_or_of_others(where, needs):
-    found, group = where
-    assert all(found.siblings(cpu) <= group.cpus for cpu in group.cpus) or group.kind == "l3cache"
-    for _, cpus in in_turn(found, group, [(need, PickPolicy(full_cores=True)) for need in needs]):
-        assert all(found.siblings(cpu) <= cpus for cpu in cpus)
+    topology, group = where
+    assert all(topology.siblings(cpu) <= group.cpus for cpu in group.cpus) or group.kind == "l3cache"
+    for _, cpus in in_turn(topology, group, [(need, PickPolicy(full_cores=True)) for need in needs]):
+        assert all(topology.siblings(cpu) <= cpus for cpu in cpus)
 
 
 @NO_DEADLINE
 @given(groups(st.booleans()), st.integers(1, 64), CONFIGS, st.randoms())
 def test_the_same_question_has_the_same_answer(where, need, policy, random):
-    found, group = where
-    cpus = list(found.cpus)
+    topology, group = where
+    cpus = list(topology.cpus)
     random.shuffle(cpus)
-    shuffled = CpuTopology(tuple(cpus), found.offline, found.isolated, found.nohz_full, found.smt)
+    shuffled = CpuTopology(tuple(cpus), topology.offline, topology.isolated, topology.nohz_full, topology.smt)
 
     def answer(of: CpuTopology) -> CpuSet | str:
         try:
@@ -122,28 +129,28 @@ def test_the_same_question_has_the_same_answer(where, need, policy, random):
         except REFUSED as error:
             return str(error)
 
-    assert answer(shuffled) == answer(found)
+    assert answer(shuffled) == answer(topology)
 
 
 @NO_DEADLINE
 @given(groups(st.booleans()), st.integers(1, 64))
 def test_spread_uses_as_many_cores_as_there_are(where, need):
-    found, group = where
-    for _, cpus in in_turn(found, group, [(need, PickPolicy(spread=True))]):
-        cores = {found.by_id[cpu].core for cpu in cpus}
-        kinds = {found.by_id[cpu].core_type for cpu in cpus}
-        offered = {found.by_id[cpu].core for cpu in group.cpus if found.by_id[cpu].core_type in kinds}
+    topology, group = where
+    for _, cpus in in_turn(topology, group, [(need, PickPolicy(spread=True))]):
+        cores = {topology.by_id[cpu].core for cpu in cpus}
+        kinds = {topology.by_id[cpu].core_type for cpu in cpus}
+        offered = {topology.by_id[cpu].core for cpu in group.cpus if topology.by_id[cpu].core_type in kinds}
         assert len(cores) == min(need, len(offered))
 
 
 @NO_DEADLINE
 @given(groups(st.just(value=False)), st.integers(1, 128))
 def test_distributed_uses_the_fewest_nodes_that_can_give_the_same_number(where, need):
-    found, group = where
-    for _, cpus in in_turn(found, group, [(need, PickPolicy(distribute=True))]):
-        sizes = sorted((len(node & group.cpus) for node in found.numa_nodes.values()), reverse=True)
+    topology, group = where
+    for _, cpus in in_turn(topology, group, [(need, PickPolicy(distribute=True))]):
+        sizes = sorted((len(node & group.cpus) for node in topology.numa_nodes.values()), reverse=True)
         even = [n for n in range(1, min(len(sizes), need) + 1) if _gives_evenly(sizes[:n], need)]
-        numbers = [len(node & cpus) for node in found.numa_nodes.values() if node & cpus]
+        numbers = [len(node & cpus) for node in topology.numa_nodes.values() if node & cpus]
         if even:
             assert len(numbers) == even[0]
             assert max(numbers) - min(numbers) <= 1
@@ -151,8 +158,8 @@ def test_distributed_uses_the_fewest_nodes_that_can_give_the_same_number(where, 
 
 def _gives_evenly(sizes: Sequence[int], need: int) -> bool:
     """Whether nodes with these sizes, the largest first, can give the same number of CPUs, one aside."""
-    each, over = divmod(need, len(sizes))
-    return all(size >= each + (place < over) for place, size in enumerate(sizes))
+    per_node, over = divmod(need, len(sizes))
+    return all(size >= per_node + (place < over) for place, size in enumerate(sizes))
 
 
 def test_the_recorded_machine_is_published_and_claimed(tmp_path):
@@ -161,4 +168,4 @@ def test_the_recorded_machine_is_published_and_claimed(tmp_path):
     assert driver.devices["cpudevnuma000"].attributes["numCPUs"] == 1  # the other CPU is for others
     config = CpuConfig(full_cores=True, l3_cache="require")
     driver.prepare(claim(request("cpu", capacity={"dra.cpu/cpu": "1"}), config=config))
-    assert [each.data["cpus"] for each in driver.held[0].devices] == ["1"]
+    assert [device.data["cpus"] for device in driver.held[0].devices] == ["1"]

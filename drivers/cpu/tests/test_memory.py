@@ -67,18 +67,18 @@ def variables(prepared: PreparedClaim, name: str = "main") -> dict[str, str]:
 def container(driver: DriverHarness, *requests: str, **limits: int) -> Container:
     """A container that uses these requests of all held claims, all requests by default; `limits` are its own."""
     claims = [
-        replace(each, devices=[device for device in each.devices if not requests or device.base_request in requests])
-        for each in driver.held
+        replace(claim, devices=[device for device in claim.devices if not requests or device.base_request in requests])
+        for claim in driver.held
     ]
     resources = ContainerResources(hugepage_limits={name.removeprefix("of_"): limit for name, limit in limits.items()})
     return Container("c", "main", replace(POD, claims=driver.held), claims, resources=resources)
 
 
-def created(driver: DriverHarness, one: Container) -> ContainerResources:
+def created(driver: DriverHarness, creating: Container) -> ContainerResources:
     """What both hooks give to a container that is being created."""
     plugin: Any = driver.plugin
-    wanted: ContainerResources = plugin.dra_synchronize([one]).get(one.id, ContainerResources())
-    adjustment = plugin.dra_create_container(one)
+    wanted: ContainerResources = plugin.dra_synchronize([creating]).get(creating.id, ContainerResources())
+    adjustment = plugin.dra_create_container(creating)
     return wanted.changed(adjustment.resources) if adjustment else wanted
 
 
@@ -102,23 +102,23 @@ def test_a_numa_node_has_a_device_for_memory_and_each_page_size(driver: DriverHa
         "hugepages-2mi-numa1",
         "hugepages-1gi-numa1",
     ]
-    found = driver.devices["hugepages-2mi-numa1"]
-    assert found.attributes == {
+    device = driver.devices["hugepages-2mi-numa1"]
+    assert device.attributes == {
         "resource.kubernetes.io/numaNode": 1,
         "pageSize": "2Mi",
         "hugeTLB": True,
         "dra.cpu/numaNodeID": 1,
         "dra.net/numaNode": 1,
     }
-    capacity = found.capacity["size"]
+    capacity = device.capacity["size"]
     assert isinstance(capacity, Capacity)
     assert capacity.policy is not None
     policy = capacity.policy
-    assert [str(Quantity(each)) for each in (capacity.value, policy.default, policy.min, policy.step)] == [
+    assert [str(Quantity(value)) for value in (capacity.value, policy.default, policy.min, policy.step)] == [
         "1Gi", "2Mi", "2Mi", "2Mi",
     ]  # fmt: skip
     assert policy.max is None
-    assert found.allow_multiple_allocations
+    assert device.allow_multiple_allocations
 
 
 def test_memory_is_what_huge_pages_leave(driver: DriverHarness) -> None:
@@ -144,8 +144,8 @@ def test_kinds_without_a_page_are_no_devices(dra_node: FakeNode, dra_driver: Any
 
 def test_reserved_memory_is_not_published(tmp_path: Path) -> None:
     nodes = read_numa_nodes(MACHINE.write(tmp_path))
-    found = {each.name: each.size for each in available(nodes, parse_reserved(HELD_BACK), 4096)}
-    assert found == {
+    sizes = {kind.name: kind.size for kind in available(nodes, parse_reserved(HELD_BACK), 4096)}
+    assert sizes == {
         "memory-numa0": 12 * GIB,
         "hugepages-2mi-numa0": 1000 * MIB,
         "hugepages-1gi-numa0": 2 * GIB,
@@ -157,8 +157,8 @@ def test_reserved_memory_is_not_published(tmp_path: Path) -> None:
 def test_sizes_are_whole_pages(tmp_path: Path) -> None:
     nodes = read_numa_nodes(replace(MACHINE, memory=16 * GIB + 5120).write(tmp_path))
     reserved = (ReservedMemory(0, "hugepages-2Mi", MIB),)
-    found = {each.name: each.size for each in available(nodes, reserved, 65536)}
-    assert (found["memory-numa0"], found["hugepages-2mi-numa0"]) == (13 * GIB, GIB - 2 * MIB)
+    sizes = {kind.name: kind.size for kind in available(nodes, reserved, 65536)}
+    assert (sizes["memory-numa0"], sizes["hugepages-2mi-numa0"]) == (13 * GIB, GIB - 2 * MIB)
 
 
 def test_reserved_memory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_reserved_memory_that_does_not_exist_is_an_error(tmp_path: Path) -> None
 
 
 def test_settings_are_written_as_for_the_kubelet() -> None:
-    found = MemorySettings.read({"DRA_MEMORY_RESERVED_MEMORY": HELD_BACK}).reserved_memory
-    assert [str(each) for each in found] == [
+    reserved = MemorySettings.read({"DRA_MEMORY_RESERVED_MEMORY": HELD_BACK}).reserved_memory
+    assert [str(entry) for entry in reserved] == [
         "0:memory=1Gi", "0:hugepages-2Mi=24Mi", "1:hugepages-1Gi=2Gi",
     ]  # fmt: skip
     for wrong in ("memory=1Gi", "0:memory", "0:memory=lots", "x:memory=1Gi"):
@@ -202,7 +202,7 @@ def test_a_claim_records_what_it_was_granted(driver: DriverHarness) -> None:
 
 def test_a_claim_without_a_size_gets_one_page(driver: DriverHarness) -> None:
     driver.prepare(claim(ask("1Gi")))
-    assert [each["size"] for each in data(driver)] == [GIB]
+    assert [recorded["size"] for recorded in data(driver)] == [GIB]
 
 
 def test_each_request_has_its_own_variable(driver: DriverHarness) -> None:
@@ -224,7 +224,7 @@ def test_a_release_without_consumable_capacity_gives_all_of_a_device(dra_node: F
     dra_node.machine(MACHINE)
     driver = dra_driver(MemoryDriver, version="1.35")
     driver.prepare(claim(ask("2Mi")))
-    assert [each["size"] for each in data(driver)] == [GIB]
+    assert [recorded["size"] for recorded in data(driver)] == [GIB]
 
 
 def test_huge_pages_that_were_removed_after_the_allocation_are_not_granted(
@@ -256,9 +256,9 @@ def test_metrics_count_what_claims_have_and_can_still_get(driver: DriverHarness)
     def measured() -> dict[tuple[str, str], tuple[float, float]]:
         taken, left = (
             {
-                (each.labels["numa_node"], each.labels["resource"]): each.value
-                for each in driver.metrics()
-                if kind in each.name
+                (metric.labels["numa_node"], metric.labels["resource"]): metric.value
+                for metric in driver.metrics()
+                if kind in metric.name
             }
             for kind in ("allocated", "available")
         )
@@ -267,10 +267,10 @@ def test_metrics_count_what_claims_have_and_can_still_get(driver: DriverHarness)
     before = measured()
     assert before["1", "hugepages-2Mi"] == (0, GIB)
     prepared = driver.prepare(claim(ask("2Mi", "4Mi", numa=1), ask("memory", "1Gi", numa=0)))
-    found = measured()
-    assert found["1", "hugepages-2Mi"] == (4 * MIB, GIB - 4 * MIB)
-    assert found["0", "memory"] == (GIB, before["0", "memory"][1] - GIB)
-    assert found["0", "hugepages-2Mi"] == before["0", "hugepages-2Mi"]
+    values = measured()
+    assert values["1", "hugepages-2Mi"] == (4 * MIB, GIB - 4 * MIB)
+    assert values["0", "memory"] == (GIB, before["0", "memory"][1] - GIB)
+    assert values["0", "hugepages-2Mi"] == before["0", "hugepages-2Mi"]
     driver.unprepare(prepared)
     assert measured() == before
 

@@ -28,10 +28,10 @@ def driver(dra_node: FakeNode, dra_driver: Any) -> DriverHarness:
 
 def measured(driver: DriverHarness) -> dict[str, list[float]]:
     """The values of each metric, in the order of NUMA nodes."""
-    found: dict[str, list[float]] = {}
-    for each in driver.metrics():
-        found.setdefault(each.name.removeprefix("dra_cpu_"), []).append(each.value)
-    return found
+    values: dict[str, list[float]] = {}
+    for metric in driver.metrics():
+        values.setdefault(metric.name.removeprefix("dra_cpu_"), []).append(metric.value)
+    return values
 
 
 def ask(node: int, cpus: str, **more: Any) -> dict[str, Any]:
@@ -63,8 +63,8 @@ def test_claims_and_the_shared_pool_are_counted_by_numa_node(driver: DriverHarne
 
 def test_an_offline_cpu_is_not_available(dra_node: FakeNode, driver: DriverHarness) -> None:
     dra_node.file("/sys/devices/system/cpu/online", "0-2,4-7\n")
-    found = measured(driver)
-    assert (found["available_cpus"], found["offline_cpus"]) == ([2, 3], [1])
+    values = measured(driver)
+    assert (values["available_cpus"], values["offline_cpus"]) == ([2, 3], [1])
 
 
 def test_a_claim_with_admin_access_has_no_cpus(driver: DriverHarness) -> None:
@@ -73,7 +73,7 @@ def test_a_claim_with_admin_access_has_no_cpus(driver: DriverHarness) -> None:
 
 
 def labels(driver: DriverHarness) -> Iterator[dict[str, str]]:
-    yield from (dict(each.labels) for each in driver.metrics() if each.name == "dra_cpu_shared_cpus")
+    yield from (dict(metric.labels) for metric in driver.metrics() if metric.name == "dra_cpu_shared_cpus")
 
 
 def test_values_have_the_number_of_the_numa_node_as_a_label(driver: DriverHarness) -> None:

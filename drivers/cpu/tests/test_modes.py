@@ -30,7 +30,7 @@ GATE = "DRAPartitionableDevices"
 def with_reserved_cpu(machine: FakeMachine) -> tuple[FakeMachine, CpuSet]:
     """The machine with one more CPU, in a NUMA node of its own, so that claims can have all others."""
     last = machine.cpus[-1]
-    number, node = last.id + 1, max(each.numa_node for each in machine.cpus) + 1
+    number, node = last.id + 1, max(cpu.numa_node for cpu in machine.cpus) + 1
     extra = replace(
         last, id=number, core=number, core_id=0, socket=node, die=None, cluster=None, numa_node=node, l3=None
     )
@@ -43,8 +43,8 @@ def start(dra_node: Any, dra_driver: Any) -> Start:
         machine, reserved = with_reserved_cpu(machine)
         dra_node.machine(machine)
         settings = {"reserved_cpus": reserved, **settings}
-        found: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(**settings), feature_gates=gates)
-        return found
+        harness: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(**settings), feature_gates=gates)
+        return harness
 
     return started
 
@@ -54,7 +54,7 @@ def cpus(amount: int, **options: Any) -> dict[str, Any]:
 
 
 def held(driver: DriverHarness) -> dict[str, CpuSet]:
-    return {each.uid: cpus_of(each) for each in driver.held}
+    return {held_claim.uid: cpus_of(held_claim) for held_claim in driver.held}
 
 
 def of(prepared: PreparedClaim) -> str:
@@ -68,10 +68,10 @@ def at_the_same_time(driver: DriverHarness, claims: Sequence[Any]) -> list[Prepa
     """Prepare allocated claims in as many threads, all released at once."""
     barrier = Barrier(len(claims), timeout=60)
 
-    def prepare(each: Any) -> PreparedClaim | DraError:
+    def prepare(allocated: Any) -> PreparedClaim | DraError:
         barrier.wait()
         try:
-            return driver.prepare(each)
+            return driver.prepare(allocated)
         except DraError as error:
             return error
 
@@ -125,11 +125,11 @@ def test_devices_that_contain_each_other_are_never_prepared_at_the_same_time(sta
     for _ in range(5):
         node, cache, core = (driver.allocate(claim(cpus(amount))) for amount in (8, 4, 2))
         answers = at_the_same_time(driver, [node, cache, core])
-        (done,) = [each for each in answers if isinstance(each, PreparedClaim)]
-        assert [type(each) for each in answers if each is not done] == [NotEnoughCpusError] * 2
+        (done,) = [answer for answer in answers if isinstance(answer, PreparedClaim)]
+        assert [type(answer) for answer in answers if answer is not done] == [NotEnoughCpusError] * 2
         assert list(held(driver)) == [done.ref.uid]
-        for each in (node, cache, core):
-            driver.unprepare(each)
+        for prepared in (node, cache, core):
+            driver.unprepare(prepared)
         driver.assert_clean()
 
 
@@ -159,11 +159,12 @@ def test_claims_that_are_prepared_at_the_same_time_never_overlap(start, settings
     amounts = [1] * 8 if driver.devices.get("cpudev002") else [2, 4, 2, 6, 2, 8, 4, 2]
     claims = [driver.allocate(claim(cpus(amount) if amount > 1 else "cpu")) for amount in amounts]
     answers = at_the_same_time(driver, claims)
-    assert [each for each in answers if isinstance(each, DraError)] == []
-    found = list(held(driver).values())
-    assert sum(map(len, found)) == len(frozenset().union(*found))
-    assert not frozenset().union(*found) & {0, 1}
-    assert all(len(each) >= amount for each, amount in zip(sorted(found, key=len), sorted(amounts), strict=True))
+    assert [answer for answer in answers if isinstance(answer, DraError)] == []
+    claims_cpus = list(held(driver).values())
+    assert sum(map(len, claims_cpus)) == len(frozenset().union(*claims_cpus))
+    assert not frozenset().union(*claims_cpus) & {0, 1}
+    sizes = sorted(map(len, claims_cpus))
+    assert all(size >= amount for size, amount in zip(sizes, sorted(amounts), strict=True))
 
 
 def test_claims_for_the_last_cpus_at_the_same_time_leave_one(start):
@@ -174,11 +175,11 @@ def test_claims_for_the_last_cpus_at_the_same_time_leave_one(start):
     last = [driver.allocate(claim("cpu")) for _ in range(2)]
     for _ in range(5):
         answers = at_the_same_time(driver, last)
-        (done,) = [each for each in answers if isinstance(each, PreparedClaim)]
-        assert [type(each) for each in answers if each is not done] == [EmptySharedPoolError]
+        (done,) = [answer for answer in answers if isinstance(answer, PreparedClaim)]
+        assert [type(answer) for answer in answers if answer is not done] == [EmptySharedPoolError]
         assert sorted(map(format_cpuset, held(driver).values())) in (["1", "2"], ["1", "3"])
-        for each in last:
-            driver.unprepare(each)
+        for allocated in last:
+            driver.unprepare(allocated)
 
 
 # -- what a device and a claim say
@@ -237,14 +238,14 @@ def test_a_cpu_list_that_is_longer_than_an_attribute_is_a_list(start):
     driver.restart()
     parts = metadata(driver.prepare(claim(cpus(24))))["cpuset"]["strings"]
     assert len(parts) > 1
-    assert all(len(each) <= 64 for each in parts)
+    assert all(len(part) <= 64 for part in parts)
     assert len(parse_cpuset(",".join(parts))) == 24
 
 
 def metadata(prepared: PreparedClaim) -> dict[str, Any]:
     """The attributes of the only device in the claim's metadata file."""
     container = prepared.container()
-    (path,) = [each for each in container.mounts if each.endswith(".json")]
+    (path,) = [mount for mount in container.mounts if mount.endswith(".json")]
     document = json.JSONDecoder().raw_decode(container.read(path))[0]
     attributes: dict[str, Any] = document["requests"][0]["devices"][0]["attributes"]
     return attributes
@@ -272,7 +273,7 @@ def test_a_kubelet_that_gives_cpus_away_itself_is_refused(start):
     with pytest.raises(DraError, match="the kubelet has cpuManagerPolicy static"):
         driver.discover()
     driver.node.file("/var/lib/kubelet/cpu_manager_state", '{"policyName": "none"}')
-    assert [each.name for each in driver.discover()] == ["node-1"]
+    assert [device.name for device in driver.discover()] == ["node-1"]
 
 
 @pytest.mark.parametrize(
@@ -287,8 +288,8 @@ def test_each_release_is_told_in_its_form_that_cpus_count_as_requests(dra_node, 
     gates = {"DRANodeAllocatableResources": True}
     settings = CpuSettings(node_allocatable=True)
     driver = dra_driver(CpuDriver, settings=settings, version=version, feature_gates=gates)
-    (found,) = driver.slices()
-    assert [device[field] for device in found["spec"]["devices"]] == [{"cpu": mapping}] * 2
+    (published_slice,) = driver.slices()
+    assert [device[field] for device in published_slice["spec"]["devices"]] == [{"cpu": mapping}] * 2
 
 
 def test_claims_keep_their_cpus_when_the_mode_changes(start, dra_driver):

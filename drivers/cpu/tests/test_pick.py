@@ -12,7 +12,7 @@ from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, PickPoli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import Cpu, CpuSet, CpuTopology, format_cpuset, parse_cpuset, read_cpus
 from dra_sdk.testing.sysfs import FakeMachine, hybrid_machine, regular_machine
 
 FULL = PickPolicy(full_cores=True)
@@ -28,6 +28,28 @@ def read(machine: FakeMachine) -> CpuTopology:
         with tempfile.TemporaryDirectory() as root:
             READ[repr(machine)] = read_cpus(machine.write(Path(root)))
     return READ[repr(machine)]
+
+
+def in_memory(machine: FakeMachine) -> CpuTopology:
+    """The topology of a regular machine without its files, of which each CPU has 18."""
+    lowest = {cpu.core: cpu.id for cpu in reversed(machine.cpus)}
+    dies = {cpu.die: cpu.id for cpu in reversed(machine.cpus)}
+    cpus = (
+        Cpu(
+            id=cpu.id,
+            core=lowest[cpu.core],
+            core_id=cpu.core_id,
+            socket=cpu.socket,
+            die=dies[cpu.die],
+            cluster=None,
+            numa_node=cpu.numa_node,
+            l3=cpu.l3,
+            core_type="standard",
+            capacity=None,
+        )
+        for cpu in machine.cpus
+    )
+    return CpuTopology(tuple(cpus), frozenset(), frozenset(), frozenset(), smt=machine.smt_control == "on")
 
 
 def in_turn(topology: CpuTopology, group: str, *needs: int) -> list[str]:
@@ -179,8 +201,12 @@ class TestOddMachines:
         machine = regular_machine(cores=2, threads=4).changed(lambda cpu: replace(cpu, l3=cpu.id % 4 // 2))
         assert one(machine, "0-7", 4) == "0,2,4,6"
 
+    @pytest.mark.parametrize("name", ["two sockets", "caches and nodes", "no threads"])
+    def test_a_topology_in_memory_is_that_of_the_files(self, name):
+        assert in_memory(MACHINES[name]) == read(MACHINES[name])
+
     def test_more_than_256_cpus(self):
-        topology = read(regular_machine(sockets=2, numa_nodes=2, l3_caches=4, cores=40))
+        topology = in_memory(regular_machine(sockets=2, numa_nodes=2, l3_caches=4, cores=40))
         assert in_turn(topology, "", 100, 20, 3) == ["0-49,160-209", "50-59,210-219", "60-61,220"]
 
 

@@ -45,7 +45,7 @@ def host(tmp_path: Path) -> Host:
 
 def held(uid: str, cpus: str, **data: str) -> HeldClaim:
     """A claim with one device for each of the lists in `cpus`, separated by blanks; their requests are r0, r1, …"""
-    devices = [HeldDevice(f"r{n}", "node", "d", data={"cpus": each, **data}) for n, each in enumerate(cpus.split())]
+    devices = [HeldDevice(f"r{n}", "node", "d", data={"cpus": part, **data}) for n, part in enumerate(cpus.split())]
     return HeldClaim("default", f"claim-{uid}", uid, devices)
 
 
@@ -55,7 +55,7 @@ def container(*claims: HeldClaim, name: str = "main", **env: str) -> Container:
 
 def only(whole: HeldClaim, *requests: str) -> HeldClaim:
     """The claim as a container sees it that names these requests."""
-    return replace(whole, devices=[each for each in whole.devices if each.base_request in requests])
+    return replace(whole, devices=[device for device in whole.devices if device.base_request in requests])
 
 
 def pinning(host: Host, *claims: HeldClaim, reserved: str = "") -> Pinning:
@@ -264,7 +264,7 @@ def test_the_quota_of_the_pod_is_removed_too(dra_node: FakeNode, dra_driver: Any
     with driver.nri() as runtime:
         for quota, left in (("remove", "max"), ("keep", "200000")):
             prepared = driver.prepare(claim("cpu", config=CpuConfig(cfs_quota=quota)), pod=quota)
-            (uid,) = [each.pods[0] for each in driver.held if each.uid == prepared.ref.uid]
+            (uid,) = [held_claim.pods[0] for held_claim in driver.held if held_claim.uid == prepared.ref.uid]
             limit = dra_node.file(f"/sys/fs/cgroup/kubepods/pod{uid}/cpu.max", "200000")
             runtime.run_pod(prepared)
             assert limit.read_text() == left
@@ -332,15 +332,15 @@ class NodeLife(RuleBasedStateMachine):
     )
     def start(self, machine: FakeMachine, reserved: str, version: str) -> None:
         self.reserved = parse_cpuset(reserved)
-        self.all = frozenset(each.id for each in machine.cpus)
+        self.all = frozenset(cpu.id for cpu in machine.cpus)
         self.node.machine(machine)
         self.driver = DriverHarness(CpuDriver, self.node, settings=CpuSettings(reserved_cpus=self.reserved))
         self.runtime = self.stack.enter_context(self.driver.nri(version))
 
     @rule(numbers=st.lists(st.integers(1, 3), min_size=1, max_size=2))
     def prepare(self, numbers: list[int]) -> None:
-        requests = [request(f"r{n}", capacity={"dra.cpu/cpu": str(each)}) for n, each in enumerate(numbers)]
-        names = [each["name"] for each in requests]
+        requests = [request(f"r{n}", capacity={"dra.cpu/cpu": str(number)}) for n, number in enumerate(numbers)]
+        names = [entry["name"] for entry in requests]
         try:
             prepared = self.driver.prepare(claim(*requests), containers={"all": names} | {n: [n] for n in names})
         except NotAllocatedError:  # what the scheduler allocates can be had
@@ -352,8 +352,8 @@ class NodeLife(RuleBasedStateMachine):
     def end_pod(self, data: st.DataObject) -> None:
         """The kubelet unprepares a claim when its containers have ended."""
         uid = data.draw(st.sampled_from(sorted(self.claims)))
-        for each in [each for each in self.running if each.uses and each.uses[0] == uid]:
-            self.stop(each)
+        for running in [running for running in self.running if running.uses and running.uses[0] == uid]:
+            self.stop(running)
         self.driver.unprepare(self.claims.pop(uid))
 
     @rule(data=st.data())
@@ -366,10 +366,10 @@ class NodeLife(RuleBasedStateMachine):
     @rule(data=st.data())
     def restart_container(self, data: st.DataObject) -> None:
         """The kubelet creates it again, without another prepare."""
-        one = data.draw(st.sampled_from(self.running))
-        before = one.container.cpus
-        self.stop(one)
-        again = Running(self.created(one.uses), one.uses)
+        chosen = data.draw(st.sampled_from(self.running))
+        before = chosen.container.cpus
+        self.stop(chosen)
+        again = Running(self.created(chosen.uses), chosen.uses)
         self.running.append(again)
         assert again.container.cpus == before
 
@@ -381,51 +381,52 @@ class NodeLife(RuleBasedStateMachine):
     @rule(while_away=st.integers(0, 2))
     def restart_driver(self, while_away: int) -> None:
         """Containers that start while the driver is away run anywhere, until it is back."""
-        before = [each.container.cpus for each in self.running]
+        before = [running.container.cpus for running in self.running]
         self.runtime.disconnect()
         away = [Running(self.created(None), None) for _ in range(while_away)]
         self.driver.restart()
-        assert [each.container.cpus for each in self.running] == before
+        assert [running.container.cpus for running in self.running] == before
         self.running += away
 
+    @precondition(lambda self: self.running)
     @rule()
     def restart_runtime(self) -> None:
-        before = [each.container.cpus for each in self.running]
+        before = [running.container.cpus for running in self.running]
         self.runtime.restart()
-        assert [each.container.cpus for each in self.running] == before
+        assert [running.container.cpus for running in self.running] == before
 
     @invariant()
     def nobody_runs_on_the_cpus_of_another(self) -> None:
-        held = {} if not self.claims else {each.uid: self.cpus(each) for each in self.driver.held}
+        held = {} if not self.claims else {held_claim.uid: self.cpus(held_claim) for held_claim in self.driver.held}
         assert set(held) == set(self.claims)
         taken = frozenset().union(*held.values())
         assert len(taken) == sum(map(len, held.values()))
         assert not taken & self.reserved
-        for each in self.running:
-            cpus = each.container.cpus
-            if each.uses is None:
+        for running in self.running:
+            cpus = running.container.cpus
+            if running.uses is None:
                 assert cpus
                 assert cpus == (self.all - self.reserved - taken or self.reserved)
             else:
-                assert cpus == self.cpus_of_container(*each.uses)
+                assert cpus == self.cpus_of_container(*running.uses)
 
     def created(self, uses: tuple[str, str] | None) -> FakeContainer:
         if uses is None:
             return self.runtime.create_container()
         return self.runtime.create_container(self.claims[uses[0]], name=uses[1])
 
-    def stop(self, one: Running) -> None:
-        one.container.stop()
-        self.running.remove(one)
+    def stop(self, running: Running) -> None:
+        running.container.stop()
+        self.running.remove(running)
 
     def cpus_of_container(self, uid: str, name: str) -> frozenset[int]:
-        (whole,) = [each for each in self.driver.held if each.uid == uid]
+        (whole,) = [held_claim for held_claim in self.driver.held if held_claim.uid == uid]
         requests = self.claims[uid].containers[name]
         return self.cpus(only(whole, *(requests or ())))
 
     @staticmethod
-    def cpus(one: HeldClaim) -> frozenset[int]:
-        return frozenset().union(*(parse_cpuset(each.data["cpus"]) for each in one.devices))
+    def cpus(held_claim: HeldClaim) -> frozenset[int]:
+        return frozenset().union(*(parse_cpuset(device.data["cpus"]) for device in held_claim.devices))
 
 
 NodeLife.TestCase.settings = settings(

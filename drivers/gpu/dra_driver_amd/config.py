@@ -34,12 +34,14 @@ CONFIGS: Final[tuple[type[OpaqueConfig], ...]] = (GpuConfig, VfioDeviceConfig)
 
 
 def config_for(device: AllocatedDevice[OpaqueConfig], wanted: type[Config]) -> Config:
-    """The configuration of a device that takes this kind. Raises ConfigError if only one of another kind applies to it.
+    """Return the configuration of a device that takes this kind.
+
+    Raises ConfigError if only one of another kind applies to it.
 
     A configuration of another kind that asks for nothing does no harm: a DeviceClass of all devices may have it.
     """
-    found = device.config_of(wanted)
-    for each in () if found else device.configs:
-        if each != type(each)():
-            raise ConfigError(f"{each.kind} cannot apply to device {device.name}, which takes a {wanted.kind}")
-    return found or wanted()
+    config = device.config_of(wanted)
+    for other in () if config else device.configs:
+        if other != type(other)():
+            raise ConfigError(f"{other.kind} cannot apply to device {device.name}, which takes a {wanted.kind}")
+    return config or wanted()

@@ -27,15 +27,15 @@ Bound = Mapping[str, tuple[str, Mapping[str, int]]]
 
 
 def read_driver_attributes(host: Host) -> dict[str, AttributeValue]:
-    """Version and source of the kernel module; a module that belongs to the kernel has no version of its own."""
+    """Read version and source of the kernel module; a module that belongs to the kernel has no version of its own."""
     module = host.sys / "module/amdgpu"
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     if text := read_optional(read_text, module / "version"):
-        found["driverVersion"] = Version.lenient(text)
-        found["driverVersionFull"] = text[:_LONGEST_STRING]
+        attributes["driverVersion"] = Version.lenient(text)
+        attributes["driverVersionFull"] = text[:_LONGEST_STRING]
     if text := read_optional(read_text, module / "srcversion"):
-        found["driverSrcVersion"] = text[:_LONGEST_STRING]
-    return found
+        attributes["driverSrcVersion"] = text[:_LONGEST_STRING]
+    return attributes
 
 
 def make_pool(
@@ -45,7 +45,7 @@ def make_pool(
     driver: Mapping[str, AttributeValue],
     bound: Bound,
 ) -> ResourcePool:
-    """All devices of a node, GPU by GPU, with counters for each GPU that is published in two ways.
+    """Return all devices of a node, GPU by GPU, with counters for each GPU that is published in two ways.
 
     functions: the functions for virtual machines; none without passthrough.
     driver: the attributes of the kernel driver.
@@ -53,12 +53,12 @@ def make_pool(
     cards: dict[str, list[AmdGpu]] = {}
     for gpu in gpus:
         cards.setdefault(gpu.pci.address, []).append(gpu)
-    by_address = {each.pci.address: each for each in functions}
+    by_address = {function.pci.address: function for function in functions}
     devices: list[Device] = []
     counters: list[CounterSet] = []
     for address, parts in cards.items():
         sibling = by_address.pop(address, None)
-        devices += [gpu_device(each, driver, [_consumption(address, 1)] if sibling else []) for each in parts]
+        devices += [gpu_device(part, driver, [_consumption(address, 1)] if sibling else []) for part in parts]
         if sibling:
             all_of_it = [_consumption(address, len(parts))]
             devices.append(vfio_device(sibling, parts[0].product, total_capacity(parts), all_of_it))
@@ -72,7 +72,7 @@ def make_pool(
 def gpu_device(
     gpu: AmdGpu, driver: Mapping[str, AttributeValue], consumes: Sequence[CounterConsumption] = ()
 ) -> Device:
-    """The device of a GPU or a partition.
+    """Return the device of a GPU or a partition.
 
     Existing claims name all three capacities, so what the kernel does not report is 0, not absent.
     """
@@ -110,7 +110,7 @@ def vfio_device(
     capacity: Mapping[str, int],
     consumes: Sequence[CounterConsumption] = (),
 ) -> Device:
-    """The device of a GPU or a virtual function for virtual machines.
+    """Return the device of a GPU or a virtual function for virtual machines.
 
     product: its product name; empty if `amdgpu` has not reported one.
     capacity: its capacities; empty if they are not known: only `amdgpu` reports them.
@@ -134,17 +134,18 @@ def vfio_device(
 
 
 def total_capacity(parts: Sequence[AmdGpu]) -> dict[str, int]:
-    """The capacities of a GPU with these partitions."""
+    """Return the capacities of a GPU with these partitions."""
     return {
-        "memory": sum(each.memory_bytes for each in parts),
-        "computeUnits": sum(each.kfd.compute_units for each in parts),
-        "simdUnits": sum(each.kfd.simd_units for each in parts),
+        "memory": sum(part.memory_bytes for part in parts),
+        "computeUnits": sum(part.kfd.compute_units for part in parts),
+        "simdUnits": sum(part.kfd.simd_units for part in parts),
     }
 
 
 def _quantities(capacity: Mapping[str, int]) -> dict[str, Quantity]:
     return {
-        name: Quantity.of(each, binary=True) if name == "memory" else Quantity(each) for name, each in capacity.items()
+        name: Quantity.of(amount, binary=True) if name == "memory" else Quantity(amount)
+        for name, amount in capacity.items()
     }
 
 
@@ -153,7 +154,7 @@ def _product(name: str) -> dict[str, AttributeValue]:
 
 
 def _location(numa_node: int | None) -> dict[str, AttributeValue]:
-    """The attribute that was there before the standard one."""
+    """Return the attribute that was there before the standard one."""
     return {} if numa_node is None else {"numaNode": numa_node}
 
 

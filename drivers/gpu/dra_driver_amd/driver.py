@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dra_driver_amd.config import CONFIGS
 from dra_driver_amd.devices import DRIVER_NAME, make_pool, read_driver_attributes
-from dra_driver_amd.health import HealthMonitor
+from dra_driver_amd.health import AmdHealthMonitor
 from dra_driver_amd.node import AmdNode
 from dra_driver_amd.passthrough import PassthroughFunction, read_passthrough
 from dra_driver_amd.prepare import prepare, unprepare
@@ -46,16 +46,17 @@ class AmdGpuDriver:
         self._effects = effects or SystemEffects()
         self._clock = clock or Clock()
         self._interval = interval
-        self._monitors: dict[Path, HealthMonitor] = {}
+        self._monitors: dict[Path, AmdHealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
+        """Return name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
         return DriverInfo(DRIVER_NAME, configs=CONFIGS, cdi_kind=CDI_KIND, metadata=self._settings.passthrough)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """One pool: each GPU, or each partition of a GPU that is partitioned; and VFIO devices if they are wanted."""
+        """Yield one pool: each GPU or, if it is partitioned, each partition; and VFIO devices if they are wanted."""
         amd = self._node(node)
-        bound = {address: (each.product, each.capacity) for address, each in amd.recorded().items() if each is not None}
+        recorded = amd.recorded().items()
+        bound = {address: (record.product, record.capacity) for address, record in recorded if record is not None}
         yield make_pool(node.name, amd.gpus(), self._functions(amd), read_driver_attributes(amd.host), bound)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
@@ -67,11 +68,11 @@ class AmdGpuDriver:
         """Read error counters, kernel drivers and KFD every few seconds."""
         return self.health_monitor(node).watch(stop, self._interval)
 
-    def health_monitor(self, node: Node, now: Callable[[], float] = time.monotonic) -> HealthMonitor:
-        """The monitor of a node, which remembers its GPUs; `now` is a steady clock, in seconds."""
+    def health_monitor(self, node: Node, now: Callable[[], float] = time.monotonic) -> AmdHealthMonitor:
+        """Return the monitor of a node, which remembers its GPUs; `now` is a steady clock, in seconds."""
         if node.root not in self._monitors:
             amd, settle = self._node(node), self._settings.settle_seconds
-            self._monitors[node.root] = HealthMonitor(amd.host, amd.gpus, lambda: self._functions(amd), settle, now)
+            self._monitors[node.root] = AmdHealthMonitor(amd.host, amd.gpus, lambda: self._functions(amd), settle, now)
         return self._monitors[node.root]
 
     def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:

@@ -87,12 +87,12 @@ class AmdGpu:
         return f"/dev/dri/card{self.card}", f"/dev/dri/renderD{self.render}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the PCI function, for a record."""
+        """Return everything but the PCI function, for a record."""
         return {name: value for name, value in asdict(self).items() if name != "pci"}
 
     @classmethod
     def from_json(cls, recorded: Mapping[str, Any], pci: PciDevice) -> AmdGpu:
-        """The GPU of a record; `pci` is its function."""
+        """Return the GPU of a record; `pci` is its function."""
         kfd = KfdNode(**{**recorded["kfd"], "gfx": tuple(recorded["kfd"]["gfx"] or ()) or None})
         numbers = {
             name: DeviceNumber(**recorded[name]) if recorded[name] else None
@@ -102,20 +102,20 @@ class AmdGpu:
 
 
 def read_gpus(host: Host) -> tuple[AmdGpu, ...]:
-    """All GPUs and partitions by card. A GPU that lacks a part in sysfs cannot be used: it is left out and logged."""
+    """Return all GPUs and partitions by card. A GPU that lacks a part in sysfs is left out and logged."""
     nodes = read_kfd_nodes(host)
     parts = Counter(node.address for node in nodes)
-    found = []
+    gpus = []
     for node in nodes:
         try:
-            found.append(_read(host, node, parts[node.address] > 1))
+            gpus.append(_read(host, node, parts[node.address] > 1))
         except HardwareError as error:
             log.warning("the GPU behind /dev/dri/renderD%d is left out: %s", node.render, error)
-    return tuple(sorted(found, key=lambda gpu: (gpu.card, gpu.render)))
+    return tuple(sorted(gpus, key=lambda gpu: (gpu.card, gpu.render)))
 
 
 def read_device_number(path: Path) -> DeviceNumber | None:
-    """The number in a file `dev` of sysfs, such as `226:128`; None if there is no such file. Raises HardwareError."""
+    """Read a number in a file `dev` of sysfs, such as `226:128`; None without the file. Raises HardwareError."""
     text = read_optional(read_text, path)
     if text is None:
         return None
@@ -126,7 +126,7 @@ def read_device_number(path: Path) -> DeviceNumber | None:
 
 
 def read_mode(pci: Path, kind: str) -> str:
-    """The partition mode of the GPU at this directory, in lower case; empty if there is none.
+    """Return the partition mode of the GPU at this directory, in lower case; empty if there is none.
 
     kind: `compute` or `memory`.
 
@@ -167,7 +167,7 @@ def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
 
 
 def _address(device: Path, node: KfdNode) -> str:
-    """The PCI address of the GPU: that of the DRM device, or if that is a platform device, the address in KFD."""
+    """Return the PCI address of the GPU: that of the DRM device, or for a platform device the address in KFD."""
     try:
         return parse_pci_address(device.name)
     except ValueError:

@@ -61,7 +61,7 @@ class ErrorCounts:
 
 
 def read_error_counts(pci: Path) -> ErrorCounts:
-    """The counts of the GPU at this directory of sysfs. What cannot be read is left out, as during a reset."""
+    """Return the counts of the GPU at this directory of sysfs. What cannot be read is left out, as during a reset."""
     blocks = dict(_read_blocks(pci / "ras"))
     flags = [line.rpartition(":")[2].strip() for line in _read(pci / "ras/gpu_vram_bad_pages").splitlines()]
     return ErrorCounts(
@@ -93,7 +93,7 @@ def _read(path: Path) -> str:
 
 
 @dataclass(slots=True)
-class _Card:
+class _RememberedGpu:
     """What is remembered of a GPU with all its devices from one reading to the next.
 
     trouble: why the GPU cannot be used now; empty if it can.
@@ -106,14 +106,14 @@ class _Card:
     counts: ErrorCounts = field(default_factory=ErrorCounts)
 
     def problems(self) -> Iterator[str]:
-        """What the last reading found."""
+        """Yield what the last reading found."""
         if self.trouble:
             yield self.trouble
         if self.counts.failed:
             yield f"memory pages that cannot be retired: {self.counts.failed}"
 
     def remarks(self) -> Iterator[str]:
-        """What is worth reporting of a healthy GPU."""
+        """Yield what is worth reporting of a healthy GPU."""
         numbers = {
             "uncorrectable errors since the driver was loaded": sum(self.counts.uncorrectable.values()),
             "corrected errors": self.counts.corrected,
@@ -123,7 +123,7 @@ class _Card:
         yield from (f"{what}: {number}" for what, number in numbers.items() if number)
 
 
-class HealthMonitor:
+class AmdHealthMonitor:
     """The health of a node's devices. It is kept from one call of `watch` to the next; only one may run at a time.
 
     gpus: reads the GPUs and partitions that can be published.
@@ -141,10 +141,10 @@ class HealthMonitor:
     ) -> None:
         self._host, self._gpus, self._functions = host, gpus, functions
         self._tracker = HealthTracker(forget=settle, clock=clock)
-        self._cards: dict[str, _Card] = {}  # by PCI address; those of a GPU that is gone stay
+        self._cards: dict[str, _RememberedGpu] = {}  # by PCI address; those of a GPU that is gone stay
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
-        """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
+        """Yield all devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
         return health.watch(self.look, stop, interval, "GPUs")
 
     def look(self) -> list[DeviceHealth]:
@@ -165,18 +165,18 @@ class HealthMonitor:
         for gpu in self._gpus():
             devices.setdefault(gpu.pci.address, set()).add(gpu.name)
         passed = set()
-        for each in self._functions():
-            if each.bound or each.virtual:
-                passed.add(each.pci.address)
-                devices[each.pci.address] = {each.name}
-            elif each.pci.address in devices:
-                devices[each.pci.address].add(each.name)
+        for function in self._functions():
+            if function.bound or function.virtual:
+                passed.add(function.pci.address)
+                devices[function.pci.address] = {function.name}
+            elif function.pci.address in devices:
+                devices[function.pci.address].add(function.name)
         for address, names in devices.items():
-            self._cards.setdefault(address, _Card())
+            self._cards.setdefault(address, _RememberedGpu())
             self._tracker.publish(address, dict.fromkeys(sorted(names)))
         return passed
 
-    def _read(self, card: _Card, address: str, known: set[str], passed: set[str]) -> None:
+    def _read(self, card: _RememberedGpu, address: str, known: set[str], passed: set[str]) -> None:
         path = self._host.sys / "bus/pci/devices" / address
         driver = link_target_name(path / "driver")
         if not path.exists():
@@ -195,7 +195,7 @@ class HealthMonitor:
         else:
             self._count(card, address, read_error_counts(path))
 
-    def _count(self, card: _Card, address: str, counts: ErrorCounts) -> None:
+    def _count(self, card: _RememberedGpu, address: str, counts: ErrorCounts) -> None:
         """Compare the counts of a GPU that can be used with the earlier ones.
 
         A block that could not be read until now says nothing about new errors.
@@ -213,7 +213,7 @@ class HealthMonitor:
 
 
 def _answers_with_ones(path: Path) -> bool:
-    """Whether the vendor in configuration space reads as all ones. Virtual functions always do (SR-IOV 3.4.1)."""
+    """Return whether the vendor in configuration space reads as all ones, as of virtual functions (SR-IOV 3.4.1)."""
     try:
         with (path / "config").open("rb") as config:
             return config.read(len(_ALL_ONES)) == _ALL_ONES

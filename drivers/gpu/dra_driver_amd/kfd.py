@@ -80,11 +80,11 @@ class KfdNode:
 
 
 def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
-    """All nodes that are GPUs, in the kernel's order; none if KFD is not loaded.
+    """Return all nodes that are GPUs, in the kernel's order; none if KFD is not loaded.
 
     A node that cannot be read is not for this process, and is left out. Raises HardwareError for a malformed file.
     """
-    found = []
+    kfd_nodes = []
     for number, path in numbered_paths(host.sys / "class/kfd/kfd/topology/nodes", "").items():
         try:
             fields = _read_fields(path / "properties")
@@ -92,8 +92,8 @@ def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
             log.warning("a KFD node is left out: %s", error)
             continue
         if fields.get("drm_render_minor", 0) > 0 and fields.get("simd_count", 0) > 0:
-            found.append(_node(number, path, fields))
-    return tuple(found)
+            kfd_nodes.append(_node(number, path, fields))
+    return tuple(kfd_nodes)
 
 
 def _node(number: int, path: Path, fields: dict[str, int]) -> KfdNode:
@@ -114,12 +114,12 @@ def _node(number: int, path: Path, fields: dict[str, int]) -> KfdNode:
 
 
 def _gfx(number: int) -> tuple[int, int, int] | None:
-    """KFD writes 9.4.2 as 90402, and 9.0.10 as 90010."""
+    """Return a version of GFX: KFD writes 9.4.2 as 90402, and 9.0.10 as 90010."""
     return (number // 10000, number // 100 % 100, number % 100) if number > 0 else None
 
 
 def _memory(banks: Path) -> int:
-    """The sum of the GPU's own memory banks, without banks that cannot be read."""
+    """Return the sum of the GPU's own memory banks, without banks that cannot be read."""
     total = 0
     for path in numbered_paths(banks, "").values():
         try:
@@ -137,7 +137,7 @@ class _UnreadableError(HardwareError):
 
 
 def _read_fields(path: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Read lines of a name and a number."""
     try:
         text = read_text(path)
     except HardwareError as error:

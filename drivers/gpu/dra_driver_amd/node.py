@@ -23,7 +23,7 @@ JSON: TypeAlias = dict[str, Any]
 
 
 @dataclass
-class GpuRecord:
+class AmdGpuRecord:
     """The record of a PCI function that a claim has changed, by its PCI address. A GPU has one claim that may do so.
 
     claim: the UID of the claim.
@@ -50,13 +50,13 @@ class AmdNode(NodeAccess):
     settings: AmdSettings = field(kw_only=True)
 
     @property
-    def records(self) -> Records[GpuRecord]:
+    def records(self) -> Records[AmdGpuRecord]:
         """The records of the node."""
-        return Records(self.local(f"{self.settings.state_dir}/gpus"), GpuRecord, self.boot_id, self.clock)
+        return Records(self.local(f"{self.settings.state_dir}/gpus"), AmdGpuRecord, self.boot_id, self.clock)
 
     @contextmanager
-    def record(self, address: str, claim: str) -> Iterator[GpuRecord]:
-        """The locked record of a function for a claim. Raises RetriableError if another claim has changed it."""
+    def record(self, address: str, claim: str) -> Iterator[AmdGpuRecord]:
+        """Lock the record of a function for a claim. Raises RetriableError if another claim has changed it."""
         with self.records.locked(address) as record:
             if record.claim not in {"", claim}:
                 raise RetriableError(f"GPU {address} is still changed for claim {record.claim}")
@@ -68,28 +68,28 @@ class AmdNode(NodeAccess):
         with self.records.locked(address) as record:
             yield record.claim in {"", claim}
 
-    def recorded(self) -> dict[str, GpuRecord | None]:
-        """The records of all functions that claims have changed, by PCI address; None for one that cannot be read."""
-        records, found = self.records, dict[str, GpuRecord | None]()
+    def recorded(self) -> dict[str, AmdGpuRecord | None]:
+        """Read the records of all functions that claims have changed, by PCI address; None for an unreadable one."""
+        records, by_address = self.records, dict[str, AmdGpuRecord | None]()
         for address in records.devices():
             try:
-                found[address] = records.read(address)
+                by_address[address] = records.read(address)
             except RecordError as error:
                 log.warning("what a claim has changed on GPU %s is not known: %s", address, error)
-                found[address] = None
-        return found
+                by_address[address] = None
+        return by_address
 
     def gpus(self) -> tuple[AmdGpu, ...]:
-        """All GPUs and partitions that can be published, by card.
+        """Return all GPUs and partitions that can be published, by card.
 
         A GPU that is divided for a claim is the whole GPU that the claim asked for, also in the moment of the change,
         in which KFD does not know it. A GPU whose record cannot be read is left out.
         """
         recorded = self.recorded()
-        divided = {at: each.divided for at, each in recorded.items() if each is not None and each.divided}
-        hidden = divided.keys() | {at for at, each in recorded.items() if each is None}
-        found = [gpu for gpu in read_gpus(self.host) if gpu.pci.address not in hidden]
+        divided = {at: record.divided for at, record in recorded.items() if record is not None and record.divided}
+        hidden = divided.keys() | {at for at, record in recorded.items() if record is None}
+        gpus = [gpu for gpu in read_gpus(self.host) if gpu.pci.address not in hidden]
         for address, gpu in divided.items():
             if link_target_name(self.host.sys / "bus/pci/devices" / address / "driver") == KERNEL_DRIVER:
-                found.append(AmdGpu.from_json(gpu, read_pci_device(self.host, address)))
-        return tuple(sorted(found, key=lambda gpu: (gpu.card, gpu.render)))
+                gpus.append(AmdGpu.from_json(gpu, read_pci_device(self.host, address)))
+        return tuple(sorted(gpus, key=lambda gpu: (gpu.card, gpu.render)))

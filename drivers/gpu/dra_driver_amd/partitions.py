@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
-from dra_driver_amd.node import JSON, AmdNode, GpuRecord
+from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_sdk import Claim, PermanentError, RetriableError
 from dra_sdk.hardware import read_optional, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
@@ -27,7 +27,7 @@ _APPEAR_SECONDS: Final = 10.0
 
 
 def partitions_of(node: AmdNode, address: str) -> list[AmdGpu]:
-    """The partitions of a GPU as they are now; only itself if it is not divided."""
+    """Return the partitions of a GPU as they are now; only itself if it is not divided."""
     return [gpu for gpu in read_gpus(node.host) if gpu.pci.address == address]
 
 
@@ -44,23 +44,23 @@ def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[Amd
         if now != mode:
             available = _available(gpu)
             if mode not in available:
-                modes = ", ".join(each.upper() for each in available) or "none"
+                modes = ", ".join(name.upper() for name in available) or "none"
                 raise PermanentError(f"GPU {gpu.name} has no compute partition mode {mode.upper()}; it has: {modes}")
             wait_until_unused(node, address, [gpu, *partitions_of(node, address)])
             entry = {"step": MODE_STEP, "gpu": address, "mode": record.entry.get("mode", now)}
             claim.journal(entry)
-            recorded = GpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
+            recorded = AmdGpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
             node.records.save(address, recorded)
             set_mode(node, address, mode)
-    found: list[AmdGpu] = []
+    partitions: list[AmdGpu] = []
 
     def known() -> bool:
-        found[:] = partitions_of(node, address)
-        return bool(found) and all(each.compute_mode == mode for each in found)
+        partitions[:] = partitions_of(node, address)
+        return bool(partitions) and all(partition.compute_mode == mode for partition in partitions)
 
     if not node.clock.until(known, _APPEAR_SECONDS):
         raise RetriableError(f"KFD does not know the partitions of GPU {gpu.name} in mode {mode.upper()}")
-    return found
+    return partitions
 
 
 def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
@@ -75,7 +75,7 @@ def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
         elif read_mode(path, "compute") not in {"", entry["mode"]}:
             wait_until_unused(node, address, partitions_of(node, address))
             set_mode(node, address, entry["mode"])
-        node.records.save(address, GpuRecord())
+        node.records.save(address, AmdGpuRecord())
 
 
 def set_mode(node: AmdNode, address: str, mode: str) -> None:
@@ -84,11 +84,11 @@ def set_mode(node: AmdNode, address: str, mode: str) -> None:
 
 
 def _available(gpu: AmdGpu) -> list[str]:
-    """The modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
+    """Return the modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
     return split_words((read_optional(read_text, gpu.pci.path / "available_compute_partition") or "").lower())
 
 
 def wait_until_unused(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:
     """Wait until no process has these parts of a GPU open. Raises RetriableError with those that still do."""
-    nodes = sorted({path for each in parts for path in each.paths})
+    nodes = sorted({path for part in parts for path in part.paths})
     wait_until_free(node, f"GPU {address}", nodes, node.settings.busy_seconds)

@@ -57,19 +57,19 @@ _DASHES: Final = str.maketrans(":.", "--")
 
 
 def counter_set_name(address: str) -> str:
-    """The counters that the devices of one GPU share."""
+    """Return the counters that the devices of one GPU share."""
     return f"gpu-{address.translate(_DASHES)}-counter-set"
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughFunction, ...]:
-    """All functions of the node that can be passed through. Raises HardwareError for a malformed file."""
+    """Return all functions of the node that can be passed through. Raises HardwareError for a malformed file."""
     return passthrough_functions(host, read_pci_devices(host))
 
 
 def passthrough_functions(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughFunction, ...]:
-    """Those of these functions that can be passed through; none if the IOMMU is off."""
+    """Return those of these functions that can be passed through; none if the IOMMU is off."""
     iommufd = (host.dev / "iommu").exists()
-    return tuple(PassthroughFunction(each, iommufd) for each in functions if _fits(each))
+    return tuple(PassthroughFunction(function, iommufd) for function in functions if _fits(function))
 
 
 def _fits(pci: PciDevice) -> bool:

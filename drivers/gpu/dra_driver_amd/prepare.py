@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 def prepare(node: AmdNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     """Set up all devices of a claim, then yield them."""
     _sweep(node.within(0.0), claim)
-    machines = [each for each in claim.devices if isinstance(each.hardware, PassthroughFunction)]
-    others = [each for each in claim.devices if not isinstance(each.hardware, PassthroughFunction)]
+    machines = [device for device in claim.devices if isinstance(device.hardware, PassthroughFunction)]
+    others = [device for device in claim.devices if not isinstance(device.hardware, PassthroughFunction)]
     ready = [*_set_up_vfio(node, claim, machines), *_set_up_gpus(node, claim, others)]
     yield from ready
 
@@ -56,10 +56,10 @@ _UNDO: Final[dict[str, Callable[[AmdNode, str, JSON], None]]] = {
 
 def _sweep(node: AmdNode, claim: Claim[Any]) -> None:
     """Undo the changes of claims that hold nothing any more, because their state was lost. Failures are logged."""
-    found = [(address, record) for address, record in node.recorded().items() if record is not None]
+    records = [(address, record) for address, record in node.recorded().items() if record is not None]
     # Read the held claims last: a claim that is being prepared is held before its first step.
-    live = {"", claim.uid, *(each.uid for each in claim.held())} if found else set()
-    for address, record in found:
+    live = {"", claim.uid, *(other.uid for other in claim.held())} if records else set()
+    for address, record in records:
         if record.claim in live:
             continue
         try:
@@ -69,17 +69,17 @@ def _sweep(node: AmdNode, claim: Claim[Any]) -> None:
 
 
 def _set_up_gpus(node: AmdNode, claim: Claim[Any], devices: Sequence[AllocatedDevice[Any]]) -> Iterator[PreparedDevice]:
-    found = {gpu.name: gpu for gpu in node.gpus()} if devices else {}
-    for each in devices:
-        if each.name not in found:
+    gpus = {gpu.name: gpu for gpu in node.gpus()} if devices else {}
+    for device in devices:
+        if device.name not in gpus:
             raise HardwareError(
-                f"GPU {each.name} is not on node {claim.node.name}: were its GPUs partitioned differently?"
+                f"GPU {device.name} is not on node {claim.node.name}: were its GPUs partitioned differently?"
             )
-        yield each.prepared(_gpu_edits(node, _parts(node, claim, each, found[each.name])))
+        yield device.prepared(_gpu_edits(node, _parts(node, claim, device, gpus[device.name])))
 
 
 def _parts(node: AmdNode, claim: Claim[Any], device: AllocatedDevice[Any], gpu: AmdGpu) -> list[AmdGpu]:
-    """What a device consists of: a whole GPU can be divided, and then has several partitions.
+    """Return what a device consists of: a whole GPU can be divided, and then has several partitions.
 
     A claim with admin access gets the partitions that there are, and changes nothing.
     """
@@ -102,24 +102,24 @@ def _parts(node: AmdNode, claim: Claim[Any], device: AllocatedDevice[Any], gpu: 
 
 def _set_up_vfio(node: AmdNode, claim: Claim[Any], devices: Sequence[AllocatedDevice[Any]]) -> Iterator[PreparedDevice]:
     functions = read_pci_devices(node.host) if devices else ()
-    known = {each.name: each for each in passthrough_functions(node.host, functions)}
-    for each in devices:
-        if each.name not in known:
-            raise HardwareError(f"device {each.name} is not on node {claim.node.name}, or has another driver by now")
-    together = frozenset(known[each.name].pci.address for each in devices)
-    for each in devices:
-        function = known[each.name]
-        iommu = config_for(each, VfioDeviceConfig).iommu
+    known = {function.name: function for function in passthrough_functions(node.host, functions)}
+    for device in devices:
+        if device.name not in known:
+            raise HardwareError(f"device {device.name} is not on node {claim.node.name}, or has another driver by now")
+    together = frozenset(known[device.name].pci.address for device in devices)
+    for device in devices:
+        function = known[device.name]
+        iommu = config_for(device, VfioDeviceConfig).iommu
         ready = (
             find_vfio_device(function)
-            if each.admin_access
+            if device.admin_access
             else obtain_vfio_device(node, claim, functions, function, together)
         )
-        yield each.prepared(ContainerEdits(device_nodes=iommu.device_nodes(node, ready)))
+        yield device.prepared(ContainerEdits(device_nodes=iommu.device_nodes(node, ready)))
 
 
 def _gpu_edits(node: AmdNode, parts: Sequence[AmdGpu]) -> ContainerEdits:
-    """The node of KFD, through which all GPUs compute, and the two nodes of each partition."""
+    """Return the node of KFD, through which all GPUs compute, and the two nodes of each partition."""
     nodes = [_device_node("/dev/kfd", read_device_number(node.host.sys / "class/kfd/kfd/dev"))]
     for gpu in parts:
         card, render = gpu.paths
@@ -128,7 +128,7 @@ def _gpu_edits(node: AmdNode, parts: Sequence[AmdGpu]) -> ContainerEdits:
 
 
 def _device_node(path: str, number: DeviceNumber | None) -> DeviceNode:
-    """A node by its numbers; if sysfs does not have them, the container runtime reads them from the host's node."""
+    """Return a node by its numbers; if sysfs lacks them, the container runtime reads them from the host's node."""
     if number is None:
         return DeviceNode(path)
     return DeviceNode(path, type="c", major=number.major, minor=number.minor)

@@ -92,7 +92,7 @@ _MI300X: Final = FakeAmdGpu(
 
 
 def mi300x(compute: str = "spx", memory: str = "nps1", *, driver: str | None = "amdgpu", vfs: int = 0) -> FakeAmdGpu:
-    """An MI300X with 304 compute units and 192 GB, in these modes."""
+    """Return an MI300X with 304 compute units and 192 GB, in these modes."""
     return replace(_MI300X, compute=compute, memory=memory, driver=driver, vfs=vfs)
 
 
@@ -122,10 +122,10 @@ def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine |
     function m is at 0000:(c1 + n):02.m in group 100 (n + 1) + m.
     """
     placed = tuple(_placed(gpus))
-    functions = [function for each in placed for function in each.functions]
-    found = machine or regular_machine(sockets=2, cores=4)
-    host = replace(found, pci=(*found.pci, *functions)).write(root)
-    files = _Files(host)
+    functions = [function for gpu in placed for function in gpu.functions]
+    base = machine or regular_machine(sockets=2, cores=4)
+    host = replace(base, pci=(*base.pci, *functions)).write(root)
+    files = _GpuFiles(host)
     files.sys("module/amdgpu/version", "6.12.12.60401")
     files.sys("module/amdgpu/srcversion", "1A2B3C4D5E6F708192A3B4C")
     files.sys("class/kfd/kfd/dev", f"{KFD_MAJOR}:0")
@@ -137,9 +137,9 @@ def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine |
             files.sys(f"bus/pci/drivers/{driver}/{name}", "")
     for function in functions:
         (host.sys / _path(function) / "config").write_bytes(function.vendor.to_bytes(2, "little"))
-    for each in placed:
-        if each.gpu.driver == "amdgpu":
-            files.add(each, each.gpu.compute)
+    for placed_gpu in placed:
+        if placed_gpu.gpu.driver == "amdgpu":
+            files.add(placed_gpu, placed_gpu.gpu.compute)
     return host
 
 
@@ -153,25 +153,25 @@ class KernelEffects(FakeEffects):
         self, root: Path, gpus: Sequence[FakeAmdGpu], *, device_node: Callable[[str, int], object] | None = None
     ) -> None:
         super().__init__(root, device_node=device_node)
-        self._files = _Files(Host(root))
-        self._gpus = {each.function.address: each for each in _placed(gpus)}
+        self._files = _GpuFiles(Host(root))
+        self._gpus = {placed.function.address: placed for placed in _placed(gpus)}
 
     def written(self, path: Path, text: str) -> None:
-        """As `FakeEffects.written`; also changes the mode of a GPU."""
+        """Do as `FakeEffects.written`; also change the mode of a GPU."""
         if path.name == "current_compute_partition":
             self._set_mode(path, text)
         else:
             super().written(path, text)
 
     def bind(self, path: Path, address: str) -> None:
-        """As `FakeEffects.bind`; `amdgpu` shows the GPU undivided."""
+        """Do as `FakeEffects.bind`; `amdgpu` shows the GPU undivided."""
         super().bind(path, address)
         if path.parent.name == "amdgpu" and address in self._gpus:
             gpu = self._gpus[address]
             self._files.add(gpu, "spx" if gpu.gpu.compute else "")
 
     def unbind(self, path: Path, address: str) -> None:
-        """As `FakeEffects.unbind`; what `amdgpu` showed of the GPU is gone."""
+        """Do as `FakeEffects.unbind`; remove what `amdgpu` showed of the GPU."""
         super().unbind(path, address)
         if path.parent.name == "amdgpu" and address in self._gpus:
             self._files.remove(self._gpus[address])
@@ -204,7 +204,7 @@ class _Placed:
         return range(self.first, self.first + self.gpu.drm_devices)
 
     def device(self, index: int) -> str:
-        """The path of a DRM device's parent below `/sys`."""
+        """Return the path of a DRM device's parent below `/sys`."""
         return _path(self.function) if index == self.first else f"devices/platform/amdgpu_xcp_{index}"
 
 
@@ -229,27 +229,27 @@ def _placed(gpus: Sequence[FakeAmdGpu]) -> Iterator[_Placed]:
         virtual = tuple(
             replace(
                 function,
-                address=f"0000:{0xC1 + number:02x}:02.{each}",
+                address=f"0000:{0xC1 + number:02x}:02.{vf}",
                 device=0x74B5,
                 driver=None,
-                iommu_group=100 * (number + 1) + each,
+                iommu_group=100 * (number + 1) + vf,
                 total_vfs=0,
                 physical_function=function.address,
             )
-            for each in range(gpu.vfs)
+            for vf in range(gpu.vfs)
         )
         yield _Placed(gpu, function, virtual, first)
         first += gpu.drm_devices
 
 
-class _Files:
+class _GpuFiles:
     """Writes and removes files of the node."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def add(self, placed: _Placed, mode: str) -> None:
-        """What shows of a GPU when `amdgpu` takes it."""
+        """Write what shows of a GPU when `amdgpu` takes it."""
         path, gpu = _path(placed.function), placed.gpu
         self.sys(f"{path}/mem_info_vram_total", str(gpu.vram_bytes))
         if gpu.product:
@@ -268,11 +268,11 @@ class _Files:
         self.add_kfd(placed, mode)
 
     def remove(self, placed: _Placed) -> None:
-        """What the kernel does when `amdgpu` leaves a GPU."""
+        """Remove what the kernel removes when `amdgpu` leaves a GPU."""
         path = self._host.sys / _path(placed.function)
         for pattern in ("mem_info_vram_total", "product_name", "*_partition"):
-            for found in path.glob(pattern):
-                found.unlink()
+            for file in path.glob(pattern):
+                file.unlink()
         shutil.rmtree(path / "ras", ignore_errors=True)
         for index in placed.indices:
             shutil.rmtree(self._host.sys / placed.device(index) / "drm")
@@ -282,12 +282,12 @@ class _Files:
         self.remove_kfd(placed)
 
     def add_kfd(self, placed: _Placed, mode: str) -> None:
-        """The nodes of KFD of a GPU in a compute partition mode."""
+        """Write the nodes of KFD of a GPU in a compute partition mode."""
         for part in range(_PARTS[mode]):
             self._add_node(placed, part, _PARTS[mode])
 
     def remove_kfd(self, placed: _Placed) -> None:
-        """The opposite of `add_kfd`."""
+        """Undo `add_kfd`."""
         for index in placed.indices:
             shutil.rmtree(self._host.sys / f"class/kfd/kfd/topology/nodes/{index + 1}", ignore_errors=True)
 
@@ -319,19 +319,19 @@ class _Files:
         self.sys(f"{node}/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {gpu.vram_bytes // parts}\nflags 0")
 
     def sys(self, path: str, content: str) -> None:
-        """A file below `/sys`."""
+        """Write a file below `/sys`."""
         file = self._host.sys / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content + "\n", encoding="utf-8")
 
     def node(self, name: str) -> None:
-        """A device node as an empty file, because a real one needs root."""
+        """Write a device node as an empty file, because a real one needs root."""
         file = self._host.dev / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
 
 
 def _drm_names(index: int) -> tuple[tuple[str, int], tuple[str, int]]:
-    """The two DRM devices with this index, and their minor numbers."""
+    """Return the two DRM devices with this index, and their minor numbers."""
     render = FIRST_RENDER + index
     return (f"card{index + 1}", index + 1), (f"renderD{render}", render)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dra_driver_amd.devices import total_capacity
 from dra_driver_amd.gpus import AmdGpu, read_mode
-from dra_driver_amd.node import JSON, AmdNode, GpuRecord
+from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_driver_amd.partitions import partitions_of, set_mode, wait_until_unused
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import Claim
@@ -23,7 +23,7 @@ VFIO_STEP: Final = "vfio"
 
 
 def find_vfio_device(function: PassthroughFunction) -> VfioDevice | None:
-    """A function that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
+    """Return a function that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
     return vfio.vfio_device(function.pci) if function.bound else None
 
 
@@ -65,7 +65,7 @@ def release_vfio_device(node: AmdNode, uid: str, entry: JSON) -> None:
         now = read_mode(function_path(node, address), "compute")
         if now and entry["mode"] and now != entry["mode"]:
             set_mode(node, address, entry["mode"])
-        node.records.save(address, GpuRecord())
+        node.records.save(address, AmdGpuRecord())
 
 
 def _record(node: AmdNode, claim: Claim[Any], pci: PciDevice, passthrough: Passthrough, parts: list[AmdGpu]) -> None:
@@ -74,5 +74,5 @@ def _record(node: AmdNode, claim: Claim[Any], pci: PciDevice, passthrough: Passt
     entry = {"step": VFIO_STEP, "gpu": pci.address, "mode": mode, **passthrough.entry}
     claim.journal(entry)
     product, capacity = (parts[0].product, total_capacity(parts)) if parts else ("", {})
-    record = GpuRecord(claim=claim.uid, entry=entry, product=product, capacity=capacity)
+    record = AmdGpuRecord(claim=claim.uid, entry=entry, product=product, capacity=capacity)
     node.records.save(pci.address, record)

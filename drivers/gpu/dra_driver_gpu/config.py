@@ -26,7 +26,7 @@ INTERVALS: Final[dict[Interval, int]] = {"Default": 0, "Short": 1, "Medium": 2, 
 
 
 def _limit(value: Any) -> Any:
-    """A memory limit: MPS takes whole MiB, so at least 1Mi, and at most `LARGEST_LIMIT`."""
+    """Check a memory limit: MPS takes whole MiB, so at least 1Mi, and at most `LARGEST_LIMIT`."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("must be a quantity such as 10Gi")  # noqa: TRY004 (pydantic turns ValueErrors into its own)
     amount = Quantity(value)
@@ -47,17 +47,17 @@ def _null_is(default: Any, kind: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value, json_schema_input_type=kind | None)
 
 
-class _Part(BaseModel):
+class _ConfigPart(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
 
-class TimeSlicingConfig(_Part):
+class TimeSlicingConfig(_ConfigPart):
     """How long a process may compute before the next one gets its turn."""
 
     interval: Annotated[Interval, _null_is("Default", Interval)] = "Default"
 
 
-class MpsConfig(_Part):
+class MpsConfig(_ConfigPart):
     """Limits of each client of a claim's MPS daemon."""
 
     default_active_thread_percentage: Percentage | None = Field(
@@ -75,7 +75,7 @@ class MpsConfig(_Part):
     )
 
 
-class _Sharing(_Part):
+class _Sharing(_ConfigPart):
     strategy: Strategy
     mps_config: MpsConfig | None = None
 
@@ -151,7 +151,7 @@ CONFIGS: Final[tuple[type[OpaqueConfig], ...]] = (GpuConfig, MigDeviceConfig, Vf
 
 
 def memory_limits(config: MpsConfig, devices: Mapping[str, str]) -> dict[str, str]:
-    """The memory limit of each device that has one, by UUID, in MiB as MPS takes it, such as `953M`.
+    """Return the memory limit of each device that has one, by UUID, in MiB as MPS takes it, such as `953M`.
 
     devices: the request (`request` or `request/subrequest`) of each device to which the configuration applies, by UUID.
 

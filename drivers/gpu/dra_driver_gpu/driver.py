@@ -13,12 +13,12 @@ from typing import Any, Final
 from dra_driver_gpu.config import CONFIGS
 from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.devices import DRIVER_NAME
-from dra_driver_gpu.describe.inventory import Inventory, MigDeviceInfo, missing, snapshot
+from dra_driver_gpu.describe.inventory import GpuInventory, MigDeviceInfo, missing, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
 from dra_driver_gpu.describe.pool import with_numa_lists, without_devices
 from dra_driver_gpu.fabric_manager import FabricManager, RealFabricManager
 from dra_driver_gpu.gpu_record import JSON, gpu_records
-from dra_driver_gpu.health import HealthMonitor, HealthRules
+from dra_driver_gpu.health import GpuHealthMonitor, HealthRules
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries
@@ -66,20 +66,20 @@ class GpuDriver:
         self._make_fabric = fabric or self._real_fabric
         self._sweep_seconds: dict[Path, float | None] = {}  # for the next sweep of a node; None if nothing is left
         self._sweep_lock = Lock()
-        self._last: defaultdict[Path, Inventory] = defaultdict(Inventory)  # of the last discovery
-        self._monitors: dict[Path, HealthMonitor] = {}
+        self._last: defaultdict[Path, GpuInventory] = defaultdict(GpuInventory)  # of the last discovery
+        self._monitors: dict[Path, GpuHealthMonitor] = {}
         self._daemon_watches: defaultdict[Path, DaemonWatch] = defaultdict(DaemonWatch)
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
+        """Return name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
         return DriverInfo(DRIVER_NAME, configs=CONFIGS, cdi_kind=CDI_KIND, metadata=self._settings.passthrough)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """One pool with all GPUs of the node."""
+        """Yield one pool with all GPUs of the node."""
         nvidia = self.nvidia_node(node)
         passthrough = self._passthrough(nvidia)
         gpus = self._gpus(nvidia, passthrough)
-        accepted = [each for each in passthrough if self._accepts(nvidia, each)]
+        accepted = [gpu for gpu in passthrough if self._accepts(nvidia, gpu)]
         pool = make_pool(node.name, gpus, accepted, self._options(nvidia))
         for gpu in without_devices(filter(self._selected, gpus), pool):
             log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", gpu.uuid)
@@ -87,7 +87,7 @@ class GpuDriver:
         yield with_partitions(pool, nvidia, nvidia.fabric) if nvidia.fabric else pool
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Every few seconds: check GPUs and their kernel drivers for changes, and supervise MPS daemons."""
+        """Check GPUs and their kernel drivers for changes every few seconds, and supervise MPS daemons."""
         nvidia = self.nvidia_node(node)
 
         def check() -> Hashable:
@@ -100,7 +100,7 @@ class GpuDriver:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
             nvidia, rules = self.nvidia_node(node), self._health_rules()
-            self._monitors[node.root] = HealthMonitor(
+            self._monitors[node.root] = GpuHealthMonitor(
                 nvidia.library,
                 self._options(nvidia),
                 rules,
@@ -120,7 +120,7 @@ class GpuDriver:
         unprepare(self.nvidia_node(node).within(CALL_SECONDS), claim)
 
     def nvidia_node(self, node: Node) -> NvidiaNode:
-        """The node as this driver works on it."""
+        """Return the node as this driver works on it."""
         library = self._libraries.of(node.root)
         socket = self._settings.fabric_manager
         fabric = self._make_fabric(node.root, socket) if socket else None
@@ -129,9 +129,9 @@ class GpuDriver:
         )
 
     def snapshot(self, node: Node) -> frozenset[tuple[object, ...]]:
-        """What determines the published devices: GPUs, what others did to them, and the drivers of PCI functions."""
+        """Return what determines the published devices: GPUs, what others did to them, drivers of PCI functions."""
         nvidia = self.nvidia_node(node)
-        bound: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._passthrough(nvidia)}
+        bound: set[tuple[object, ...]] = {(gpu.pci.address, gpu.pci.driver) for gpu in self._passthrough(nvidia)}
         bound |= set(partitions_seen(nvidia.fabric)) if nvidia.fabric else set()
         try:
             with nvidia.nvml() as nvml:
@@ -160,15 +160,15 @@ class GpuDriver:
     def _gpus(self, nvidia: NvidiaNode, passthrough: tuple[PassthroughGpu, ...]) -> tuple[GpuInfo, ...]:
         try:
             with nvidia.nvml() as nvml:
-                found = self._last[nvidia.root] = read_inventory(nvml, nvidia.host, nvidia.library.optional)
+                inventory = self._last[nvidia.root] = read_inventory(nvml, nvidia.host, nvidia.library.optional)
         except NoDriverError:
-            self._last[nvidia.root] = Inventory(incomplete=frozenset({0}))  # it may have a driver the next time
-            if any(each.bound for each in passthrough):  # a node for virtual machines needs no NVIDIA driver
+            self._last[nvidia.root] = GpuInventory(incomplete=frozenset({0}))  # it may have a driver the next time
+            if any(gpu.bound for gpu in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
             raise
-        for index, error in found.errors.items():
+        for index, error in inventory.errors.items():
             log.warning("GPU with index %d cannot be read and is not published: %s", index, error)
-        return found.gpus
+        return inventory.gpus
 
     def _options(self, nvidia: NvidiaNode) -> PublishOptions:
         records = gpu_records(nvidia)
@@ -191,7 +191,7 @@ class GpuDriver:
         return self._settings.selection.includes(identity)
 
     def _accepts(self, nvidia: NvidiaNode, gpu: PassthroughGpu) -> bool:
-        """Whether a GPU that is bound to VFIO is published; of other GPUs NVML knows more, and `_selected` decides.
+        """Return whether a GPU that is bound to VFIO is published; of others NVML knows more, and `_selected` decides.
 
         If we bound it, its record has its name; if an operator did, only its address is known, and its product if the
         host has a PCI ID database.
@@ -203,6 +203,6 @@ class GpuDriver:
 
 
 def _recorded_name(nvidia: NvidiaNode, gpu: PassthroughGpu) -> JSON:
-    """What NVML reported of a GPU before we bound it to VFIO; empty if we did not."""
+    """Return what NVML reported of a GPU before we bound it to VFIO; empty if we did not."""
     name: JSON = gpu_records(nvidia).read(gpu.pci.address).vfio.get("name", {})
     return name

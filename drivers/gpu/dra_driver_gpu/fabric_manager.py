@@ -115,11 +115,11 @@ class RealFabricManager:
 
     def partitions(self) -> list[Partition]:
         """See `FabricManager.partitions`."""
-        found = _PartitionList(version=_version(_PartitionList))
-        self._call("fmGetSupportedFabricPartitions", ctypes.byref(found))
+        answer = _PartitionList(version=_version(_PartitionList))
+        self._call("fmGetSupportedFabricPartitions", ctypes.byref(answer))
         return [
-            Partition(each.id, bool(each.active), frozenset(gpu.physical_id for gpu in each.gpus[: each.gpu_count]))
-            for each in found.partitions[: found.count]
+            Partition(entry.id, bool(entry.active), frozenset(gpu.physical_id for gpu in entry.gpus[: entry.gpu_count]))
+            for entry in answer.partitions[: answer.count]
         ]
 
     def activate(self, partition: int) -> None:

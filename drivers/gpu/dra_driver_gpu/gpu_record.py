@@ -44,20 +44,20 @@ class GpuRecord:
     vfio: JSON = field(default_factory=dict)
 
     def has_instance(self, profile_id: int, start: int) -> bool:
-        """Whether we created the MIG instance of this profile at this memory slice."""
+        """Return whether we created the MIG instance of this profile at this memory slice."""
         return instance_key(profile_id, start) in self.instances
 
     def forget(self, uid: str) -> None:
         """Remove a claim, because the GPU is gone. `mig_mode` stays: MIG mode can outlive the loss of a GPU."""
         self.uses = {key: use for key, use in self.uses.items() if use["claim"] != uid}
         for made in self.instances.values():
-            made["claims"] = [each for each in made["claims"] if each != uid]
+            made["claims"] = [holder for holder in made["claims"] if holder != uid]
         self.instances = {key: made for key, made in self.instances.items() if made["claims"]}
         if not self.uses:
             self.compute_mode, self.time_slice = None, ""
 
     def steps(self, gpu: str) -> Iterator[tuple[str, JSON]]:
-        """The UIDs of all claims that the record names, each with a step that undoes what it did on this GPU."""
+        """Yield the UIDs of all claims that the record names, each with a step that undoes what it did on this GPU."""
         if self.vfio:
             yield self.vfio["claim"], self.vfio["entry"]
         for use in self.uses.values():
@@ -69,11 +69,11 @@ class GpuRecord:
 
 
 def instance_key(profile_id: int, start: int) -> str:
-    """The key of a MIG instance in a record: the id of its profile and its first memory slice."""
+    """Return the key of a MIG instance in a record: the id of its profile and its first memory slice."""
     return f"{profile_id}-{start}"
 
 
 def gpu_records(node: NvidiaNode) -> Records[GpuRecord]:
-    """The records of a node."""
+    """Return the records of a node."""
     directory = node.local(f"{node.settings.state_dir}/gpus")
     return Records(directory, GpuRecord, node.boot_id, node.clock)

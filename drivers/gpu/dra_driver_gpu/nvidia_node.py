@@ -44,7 +44,7 @@ class NvidiaNode(NodeAccess):
         return self.local(self.settings.driver_root)
 
     def host_path(self, path: Path) -> str:
-        """The path on the host of a file below `driver_root`."""
+        """Return the path on the host of a file below `driver_root`."""
         return f"{self.settings.driver_root.rstrip('/')}/{path.relative_to(self.driver_root)}"
 
     @property
@@ -64,11 +64,11 @@ class NvidiaNode(NodeAccess):
         return self.driver_root != Path("/") and file_below(self.driver_root, Path("bin/sh")) is not None
 
     def program(self, name: str) -> Path | None:
-        """A program of the driver, as this process finds it; None if it is not installed."""
+        """Find a program of the driver, as this process finds it; None if it is not installed."""
         return find_program(self.driver_root, name)
 
     def driver_command(self, name: str, *args: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Command:
-        """A command with a program of the driver, run where it finds its libraries.
+        """Return a command with a program of the driver, run where it finds its libraries.
 
         Raises HardwareError if the program is not installed.
         """
@@ -82,9 +82,9 @@ class NvidiaNode(NodeAccess):
         return Command([str(program), *args], stdin, {**self._preload(), **(env or {})})
 
     def _preload(self) -> dict[str, str]:
-        """NVML alone for a program in a bare directory: the directory of NVML may have a C library as well."""
+        """Preload NVML alone for a program in a bare directory: the directory of NVML may have a C library as well."""
         if self.driver_root == Path("/"):
             return {}
-        found = (file_below(self.driver_root, Path(each, SONAME)) for each in LIBRARY_DIRS)
-        library = next((each for each in found if each is not None and each.stat().st_size), None)
+        files = (file_below(self.driver_root, Path(directory, SONAME)) for directory in LIBRARY_DIRS)
+        library = next((file for file in files if file is not None and file.stat().st_size), None)
         return {"LD_PRELOAD": str(library)} if library else {}

@@ -31,7 +31,7 @@ class GpuIdentity:
     product: str = ""
 
     def matches(self, word: str) -> bool:
-        """Whether one word of a list names this GPU."""
+        """Return whether one word of a list names this GPU."""
         if word.isdecimal():
             return self.minor == int(word)
         if word.upper().startswith("GPU-"):
@@ -42,7 +42,7 @@ class GpuIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class GpuSelection:
     """Which GPUs are published.
 
     allow: the GPUs to publish; empty for all.
@@ -53,13 +53,13 @@ class Selection:
     hide: Sequence[str] = ()
 
     def includes(self, gpu: GpuIdentity) -> bool:
-        """Whether this GPU is published."""
+        """Return whether this GPU is published."""
         allowed = not self.allow or any(map(gpu.matches, self.allow))
         return allowed and not any(map(gpu.matches, self.hide))
 
 
 def parse_gpus(text: str) -> list[str]:
-    """The words of a list of GPUs, separated by commas. Raises ValueError for a word that can name no GPU."""
+    """Return the words of a list of GPUs, separated by commas. Raises ValueError for a word that can name no GPU."""
     words = split_words(text)
     for word in words:
         if word.upper().startswith("MIG-"):
@@ -140,6 +140,6 @@ class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
     )
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> GpuSelection:
         """Which GPUs are published."""
-        return Selection(self.allow, self.hide)
+        return GpuSelection(self.allow, self.hide)

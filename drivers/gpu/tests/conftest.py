@@ -27,7 +27,7 @@ def make_gpus(tmp_path: Path) -> Callable[..., GpuHarness]:
     """Makes a node with GPUs of these models and the driver on it."""
 
     def make(*models: str | FakeGpu, **settings: Any) -> GpuHarness:
-        gpus = [fake_gpu(each, minor) if isinstance(each, str) else each for minor, each in enumerate(models)]
+        gpus = [fake_gpu(model, minor) if isinstance(model, str) else model for minor, model in enumerate(models)]
         return GpuHarness(tmp_path, gpus, **settings)
 
     return make

@@ -74,8 +74,8 @@ def test_vfio():
 def test_the_schema_accepts_what_the_driver_accepts(capsys):
     assert main(["drivers", "--schema", "gpu"]) == 0
     schema = json.loads(capsys.readouterr().out)
-    names = [each.kind for each in CONFIGS]
-    assert [each["$ref"] for each in schema["oneOf"]] == [f"#/$defs/{name}" for name in names]
+    names = [kind.kind for kind in CONFIGS]
+    assert [entry["$ref"] for entry in schema["oneOf"]] == [f"#/$defs/{name}" for name in names]
     assert all(schema["$defs"][name]["properties"]["apiVersion"] == {"const": API_VERSION} for name in names)
     mps = schema["$defs"]["MpsConfig"]["properties"]
     limit = mps["defaultPinnedDeviceMemoryLimit"]["anyOf"]

@@ -27,7 +27,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A node's root with the stub library in it."""
     node = GpuNode(tmp_path / "host", GPUS)
     node.set_all_instances()
-    for path in [each for each in node.host.dev.rglob("*") if each.is_file()]:
+    for path in [path for path in node.host.dev.rglob("*") if path.is_file()]:
         path.unlink()
         os.mkfifo(path)  # a device node that needs no privilege to make
     (tmp_path / "stub").mkdir()

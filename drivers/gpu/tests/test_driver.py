@@ -60,12 +60,12 @@ def test_fixtures_can_name_these_models():
 def test_seven_claims_divide_one_gpu_at_once(make_gpus):
     harness = make_gpus("H100-80GB", dynamic_mig=True)
     asked = [harness.driver.allocate(claim(request("mig", device_class="mig.nvidia.com"))) for _ in range(7)]
-    claims = [harness.prepared(each) for each in asked]
+    claims = [harness.prepared(allocated) for allocated in asked]
     state = harness.memory.state(harness.memory.gpus[0].uuid)
     for _ in range(3):
         with ThreadPoolExecutor(7) as threads:
             list(threads.map(harness.driver.prepare, claims))
-        assert sorted(each.placement.start for each in state.instances.values()) == list(range(7))
+        assert sorted(instance.placement.start for instance in state.instances.values()) == list(range(7))
         with ThreadPoolExecutor(7) as threads:
             list(threads.map(harness.unprepare, claims))
         assert (state.instances, state.mig.current) == ({}, False)

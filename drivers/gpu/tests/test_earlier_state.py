@@ -57,7 +57,9 @@ class NvidiaHarness(GpuHarness):
             if not gpu.mig_mode().current:
                 gpu.set_mig_mode(True)
             instance = gpu.create_gpu_instance(profile, place)
-            instance.create_compute_instance(max(compute_instance_profiles(instance), key=lambda one: one.slices).id)
+            instance.create_compute_instance(
+                max(compute_instance_profiles(instance), key=lambda profile: profile.slices).id
+            )
 
     def set_exclusive(self, index: int) -> None:
         """Set the compute mode in which the server of an MPS daemon has a GPU for itself."""
@@ -94,7 +96,7 @@ def test_mig_devices_time_slices_an_mps_daemon_and_a_passed_through_gpu(nvidia: 
     assert not any(partition.active for partition in nvidia.fabric.partitions())
     after = nvidia.state()
     left = differences(before.pop("files"), after.pop("files"))
-    assert [each for each in left if not each.startswith(MODULES)] == []
+    assert [path for path in left if not path.startswith(MODULES)] == []
     assert after == before
 
 

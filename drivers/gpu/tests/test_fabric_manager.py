@@ -65,11 +65,11 @@ def test_partitions_are_listed_activated_and_deactivated(root: Path) -> None:
     small, large = Partition(2, False, frozenset({5})), Partition(3, False, frozenset({5, 6}))
     assert manager.partitions() == [small, large]
     manager.activate(3)
-    assert [each.active for each in manager.partitions()] == [False, True]
+    assert [partition.active for partition in manager.partitions()] == [False, True]
     with pytest.raises(FabricError, match=r"fmActivateFabricPartition: in use, or active already \(return value -7\)"):
         manager.activate(3)
     manager.deactivate(3)
-    assert not any(each.active for each in manager.partitions())
+    assert not any(partition.active for partition in manager.partitions())
 
 
 def test_a_connection_that_fails_leaves_nothing_open(root: Path) -> None:
@@ -82,8 +82,8 @@ def test_calls_of_several_threads_do_not_meet_in_the_library(root: Path) -> None
     """It can be initialized only once at a time."""
     managers = [RealFabricManager(root, Path("/run/fm/socket")) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: len(managers[number % 4].partitions()), range(200)))
-    assert found == [2] * 200
+        counts = list(pool.map(lambda number: len(managers[number % 4].partitions()), range(200)))
+    assert counts == [2] * 200
 
 
 def test_without_the_library(tmp_path: Path) -> None:

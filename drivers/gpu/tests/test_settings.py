@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.settings import GpuIdentity, GpuSettings, Selection, parse_gpus
+from dra_driver_gpu.settings import GpuIdentity, GpuSelection, GpuSettings, parse_gpus
 
 from dra_sdk import SettingsError
 from dra_sdk.hardware.sharing import Sharing
@@ -104,16 +104,16 @@ def test_a_word_names_a_gpu(word, names_it):
 
 
 def test_an_empty_allow_list_allows_all_and_hide_takes_precedence():
-    assert Selection().includes(GPU)
-    assert not Selection(allow=["0"]).includes(GPU)
-    assert Selection(allow=["0", "*A100*"]).includes(GPU)
-    assert not Selection(allow=["3"], hide=["65:00.0"]).includes(GPU)
+    assert GpuSelection().includes(GPU)
+    assert not GpuSelection(allow=["0"]).includes(GPU)
+    assert GpuSelection(allow=["0", "*A100*"]).includes(GPU)
+    assert not GpuSelection(allow=["3"], hide=["65:00.0"]).includes(GPU)
 
 
 def test_a_gpu_with_only_a_known_address():
     hidden = GpuIdentity(pci_address="0000:65:00.0")
-    assert Selection(hide=["*", "0"]).includes(hidden)
-    assert not Selection(hide=["65:00.0"]).includes(hidden)
+    assert GpuSelection(hide=["*", "0"]).includes(hidden)
+    assert not GpuSelection(hide=["65:00.0"]).includes(hidden)
 
 
 def test_lists_are_separated_by_commas():

@@ -11,7 +11,7 @@ from typing import Final
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.describe.devices import DRIVER_NAME, make_pool
 from dra_driver_nic.describe.node import NicNode, OpenNamespace
-from dra_driver_nic.health import HealthMonitor
+from dra_driver_nic.health import NicHealthMonitor
 from dra_driver_nic.network.netlink import LinkEvents
 from dra_driver_nic.network.rdma_netlink import OpenRdmaSocket
 from dra_driver_nic.picture import draw, read_network
@@ -63,17 +63,17 @@ class NicDriver:
         self._events = events
         self._interval = interval
         self._sandbox_seconds = sandbox_seconds
-        self._monitors: dict[Path, HealthMonitor] = {}
+        self._monitors: dict[Path, NicHealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name and configuration; containers find the names of their interfaces in the metadata file.
+        """Return name and configuration; containers find the names of their interfaces in the metadata file.
 
         A reboot undoes every change of an interface, of a virtual function and of a kernel driver's binding.
         """
         return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True, volatile=True)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """Every network device that claims may have, also while a pod has it."""
+        """Yield every network device that claims may have, also while a pod has it."""
         yield self._pool(node)
 
     def _pool(self, node: Node) -> ResourcePool:
@@ -94,7 +94,7 @@ class NicDriver:
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Read carriers, RDMA ports and kernel drivers every few seconds."""
-        monitor = self._monitors.setdefault(node.root, HealthMonitor(self._node(node)))
+        monitor = self._monitors.setdefault(node.root, NicHealthMonitor(self._node(node)))
         return monitor.watch(stop, self._interval)
 
     def dra_prepare(self, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
@@ -106,9 +106,9 @@ class NicDriver:
         unprepare(self._node(node, CALL_SECONDS), claim)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
-        """Who has which interface, card by card."""
+        """Yield who has which interface, card by card."""
         nic_node = self._node(node)
-        report = HealthMonitor(nic_node, settle=0.0).read()
+        report = NicHealthMonitor(nic_node, settle=0.0).read()
         unhealthy = frozenset(health.device for health in report if health.status is HealthStatus.UNHEALTHY)
         return draw(read_network(nic_node, unhealthy), held)
 

@@ -16,7 +16,7 @@ from dra_sdk.hardware import health
 from dra_sdk.hardware.health import HealthTracker
 
 
-class HealthMonitor:
+class NicHealthMonitor:
     """Reads the health of a node's devices again and again.
 
     node: the node.
@@ -54,7 +54,7 @@ class HealthMonitor:
         return self._tracker.report()
 
     def _problems_of_function(self, record: NicRecord) -> list[str]:
-        """Of the PCI function of a device that a claim has, which the node shows also while a pod has the interface."""
+        """List those of a claimed device's PCI function, which the node shows also while a pod has the interface."""
         address = record.attributes.get("pciAddress")
         function = self._node.function(str(address))
         if address is None:
@@ -64,7 +64,7 @@ class HealthMonitor:
         return [] if (function / "driver").exists() else [f"PCI function {address} has no kernel driver"]
 
     def _problems_in_pod(self, record: NicRecord, rdma: Mapping[str, RdmaDevice]) -> list[str]:
-        """Of a device whose interface is in a pod: the link there, and its RDMA device as far as the node shows it."""
+        """List those of an interface in a pod: of the link there, and of its RDMA device as the node shows it."""
         with self._node.pod_namespace(record.namespace) as pod:
             link = pod.run(lambda network: network.find(record.tag)) if pod is not None and record.tag else None
         problems = _link_problems(link) if link is not None else []

@@ -90,7 +90,7 @@ def draw(network: NodeNetwork, held: Sequence[HeldClaim]) -> Iterator[str]:
 
 
 def _facts(nic: Nic) -> tuple[str, str, str, str, str]:
-    """Name, PCI address, NUMA node, speed and state."""
+    """Return name, PCI address, NUMA node, speed and state."""
     link, pci = nic.link, nic.pci
     name = link.name if link is not None else nic.rdma[0].name if nic.rdma else "-"
     numa = "-" if pci is None or pci.numa_node is None else str(pci.numa_node)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig, RouteConfig, VrfConfig
-from dra_driver_nic.network.links import Link, Namespace, Network, Vrf
+from dra_driver_nic.network.links import Link, Network, NetworkNamespace, Vrf
 from dra_driver_nic.testing import (
     EVERY_FIELD,
     PrivateNetworks,
@@ -59,7 +59,7 @@ class KillingNetwork:
 
 
 class KillingNamespace:
-    def __init__(self, namespace: Namespace, kill: Kill) -> None:
+    def __init__(self, namespace: NetworkNamespace, kill: Kill) -> None:
         self._namespace, self._kill = namespace, kill
         self.handle, self.close = namespace.handle, namespace.close
 
@@ -95,7 +95,7 @@ def _as_vrf(link: Link) -> Link:
 
 
 class NamespaceWithoutVrf:
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: NetworkNamespace) -> None:
         self._namespace = namespace
         self.handle, self.close = namespace.handle, namespace.close
 

@@ -22,7 +22,7 @@ class PluginClient(SocketClient):
         super().__init__(path, "v1beta1.DevicePlugin", f"device plugin {path.name}")
 
     def options(self) -> wire.DevicePluginOptions | None:
-        """What the plugin wants to be asked; None if it does not know the call."""
+        """Return what the plugin wants to be asked; None if it does not know the call."""
         try:
             return self.call("GetDevicePluginOptions", wire.Empty(), wire.DevicePluginOptions, _OPTIONS_SECONDS)
         except CallError as error:
@@ -31,11 +31,11 @@ class PluginClient(SocketClient):
             raise
 
     def watch(self) -> Iterator[wire.ListAndWatchResponse]:
-        """The plugin's lists of devices, until it or the connection ends."""
+        """Return the plugin's lists of devices, until it or the connection ends."""
         return self.stream("ListAndWatch", wire.Empty(), wire.ListAndWatchResponse)
 
     def allocate(self, ids: Sequence[str], seconds: float) -> wire.ContainerAllocateResponse:
-        """What a container gets with these devices."""
+        """Return what a container gets with these devices."""
         request = wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=ids)])
         answer = self.call("Allocate", request, wire.AllocateResponse, seconds)
         return self._only("Allocate", answer.container_responses)
@@ -46,7 +46,7 @@ class PluginClient(SocketClient):
         self.call("PreStartContainer", request, wire.PreStartContainerResponse, seconds)
 
     def preferred(self, available: Sequence[str], size: int, seconds: float) -> list[str]:
-        """Which of the available devices the plugin would give together."""
+        """Return which of the available devices the plugin would give together."""
         asked = wire.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=size)
         request = wire.PreferredAllocationRequest(container_requests=[asked])
         answer = self.call("GetPreferredAllocation", request, wire.PreferredAllocationResponse, seconds)

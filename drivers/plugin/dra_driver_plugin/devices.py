@@ -42,9 +42,9 @@ class PluginDevice:
 
 
 def resource_problem(name: str) -> str | None:
-    """Why a name is no extended resource, as the kubelet sees it; None if it is one."""
-    found = _RESOURCE.fullmatch(name)
-    if found is None or len(found["domain"]) > 253 - len("requests."):
+    """Return why a name is no extended resource, as the kubelet sees it; None if it is one."""
+    match = _RESOURCE.fullmatch(name)
+    if match is None or len(match["domain"]) > 253 - len("requests."):
         return "must be a domain, a slash and a name of at most 63 characters, such as vendor.com/thing"
     if "kubernetes.io/" in name or name.startswith("requests."):
         return "must not be of the domain kubernetes.io, nor begin with 'requests.'"
@@ -52,36 +52,36 @@ def resource_problem(name: str) -> str | None:
 
 
 def read_devices(resource: str, answer: Iterable[wire.Device]) -> tuple[dict[str, PluginDevice], list[str]]:
-    """The devices of a plugin's list by id, and what is wrong with the list.
+    """Return the devices of a plugin's list by id, and what is wrong with the list.
 
     An id that comes twice is one device, which is unhealthy if the plugin says so once.
     """
-    found: dict[str, PluginDevice] = {}
+    devices: dict[str, PluginDevice] = {}
     problems = []
-    for each in answer:
-        nodes = [node.ID for node in each.topology.nodes]
+    for message in answer:
+        nodes = [node.ID for node in message.topology.nodes]
         numa = tuple(dict.fromkeys(node for node in nodes if node in _NUMA_NODES))
-        device = PluginDevice(resource, each.ID, numa, each.health)
-        if not 0 < len(each.ID) <= _ID:
-            problems.append(f"a device is left out, because its id has {len(each.ID)} characters, not 1 to {_ID}")
+        device = PluginDevice(resource, message.ID, numa, message.health)
+        if not 0 < len(message.ID) <= _ID:
+            problems.append(f"a device is left out, because its id has {len(message.ID)} characters, not 1 to {_ID}")
             continue
         if any(node not in _NUMA_NODES for node in nodes):
-            problems.append(f"device {each.ID!r}: NUMA nodes {nodes} must lie between 0 and {_NUMA_NODES[-1]}")
-        if (first := found.get(each.ID)) is not None:
-            problems.append(f"device {each.ID!r} is there twice")
+            problems.append(f"device {message.ID!r}: NUMA nodes {nodes} must lie between 0 and {_NUMA_NODES[-1]}")
+        if (first := devices.get(message.ID)) is not None:
+            problems.append(f"device {message.ID!r} is there twice")
             device = first if device.health == "Healthy" else device
-        found[each.ID] = device
-    return found, problems
+        devices[message.ID] = device
+    return devices, problems
 
 
 def describe(device: PluginDevice, host: Host, settings: PluginSettings, address: str = "") -> Device:
-    """The device as it is published; `address` of its PCI function, where it is known and not in its id."""
+    """Return the device as it is published; `address` of its PCI function, where it is known and not in its id."""
     attributes: dict[str, AttributeValue] = {
         "resource": attribute_text(device.resource),
         "id": attribute_text(device.id),
     }
-    if settings.replica_pattern and (found := re.fullmatch(settings.replica_pattern, device.id)):
-        attributes["hardware"] = attribute_text(found[1] or "")
+    if settings.replica_pattern and (match := re.fullmatch(settings.replica_pattern, device.id)):
+        attributes["hardware"] = attribute_text(match[1] or "")
     attributes |= _pci(device, host, address)
     if len(device.numa) == 1 or (device.numa and settings.numa_lists):
         attributes[NUMA_NODE] = device.numa[0] if len(device.numa) == 1 else list(device.numa)
@@ -89,15 +89,15 @@ def describe(device: PluginDevice, host: Host, settings: PluginSettings, address
 
 
 def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
-    """The devices in an order that does not depend on that of the plugin: `gpu2` before `gpu10`."""
-    return sorted(devices.values(), key=lambda each: (natural_order(each.id), each.id))
+    """Return the devices in an order that does not depend on that of the plugin: `gpu2` before `gpu10`."""
+    return sorted(devices.values(), key=lambda device: (natural_order(device.id), device.id))
 
 
 def _pci(device: PluginDevice, host: Host, address: str) -> dict[str, str | int]:
-    """The standard attributes of the PCI function whose address is in the id or given, if the node has it."""
-    found = _ADDRESS.search(device.id)
+    """Return the standard attributes of the PCI function whose address is in the id or given, if the node has it."""
+    match = _ADDRESS.search(device.id)
     try:
-        address = found[1].lower() if found else address
+        address = match[1].lower() if match else address
         return pci_attributes(read_pci_device(host, address)) if address else {}
     except HardwareError:
         return {}

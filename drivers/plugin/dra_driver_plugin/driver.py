@@ -36,11 +36,11 @@ class PluginDriver:
         self._registry = Registry(self._settings, connect)
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name; claims have no configuration."""
+        """Return the name; claims have no configuration."""
         return DriverInfo(self._settings.driver_name)
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """The devices of all plugins that are registered, or that are remembered from before a restart."""
+        """Yield the devices of all plugins that are registered, or that are remembered from before a restart."""
         for plugin in self._registry.plugins(node):
             for device in in_order(plugin.devices):
                 yield describe(device, node, self._settings, plugin.registration.pci.get(device.id, ""))
@@ -50,7 +50,7 @@ class PluginDriver:
         self._registry.serve(node, changed, stop)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:  # noqa: ARG002 (the hook's)
-        """The health that plugins report; the devices of a plugin that is away are unhealthy after a while."""
+        """Return the health that plugins report; the devices of a plugin that is away are unhealthy after a while."""
         return health.watch(self._registry.health, stop, _HEALTH_SECONDS, "devices of plugins")
 
     def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:

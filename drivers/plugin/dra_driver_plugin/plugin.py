@@ -20,7 +20,7 @@ _SHOWN: Final = 5  # problems of a list
 
 
 @dataclass
-class Registration:
+class PluginRegistration:
     """What the bridge remembers of a plugin, also through its own restart. All values are JSON.
 
     resource: the extended resource, `vendor.com/thing`.
@@ -39,7 +39,7 @@ class Registration:
     pci: dict[str, str] = field(default_factory=dict)
 
 
-class Plugin:
+class DevicePlugin:
     """A plugin as it has registered itself, or as it is remembered.
 
     directory: where its socket lies.
@@ -49,10 +49,10 @@ class Plugin:
 
     def __init__(
         self,
-        registration: Registration,
+        registration: PluginRegistration,
         directory: Path,
         connect: Callable[[Path], PluginClient],
-        changed: Callable[[Plugin], None],
+        changed: Callable[[DevicePlugin], None],
     ) -> None:
         self.registration, self._changed = registration, changed
         self.devices: Mapping[str, PluginDevice] = {
@@ -65,22 +65,22 @@ class Plugin:
         return f"device plugin {self.registration.endpoint} of {self.registration.resource}"
 
     def health(self, tolerated: float) -> list[DeviceHealth]:
-        """The health of all devices: as the plugin reports it; unhealthy if it is away for longer than `tolerated`."""
+        """Return the health of devices as the plugin reports it; unhealthy if it is away longer than `tolerated`."""
         devices, away = self.devices.values(), self.follower.away()
         if away:
             status = HealthStatus.UNHEALTHY if away > tolerated else HealthStatus.UNKNOWN
-            return [DeviceHealth(each.name, status, f"{self} is away: {self.follower.why}") for each in devices]
+            return [DeviceHealth(device.name, status, f"{self} is away: {self.follower.why}") for device in devices]
         return [
-            DeviceHealth(each.name, HealthStatus.HEALTHY)
-            if each.health == "Healthy"
-            else DeviceHealth(each.name, HealthStatus.UNHEALTHY, f"{self} reports {each.health or 'no health'!r}")
-            for each in devices
+            DeviceHealth(device.name, HealthStatus.HEALTHY)
+            if device.health == "Healthy"
+            else DeviceHealth(device.name, HealthStatus.UNHEALTHY, f"{self} reports {device.health or 'no health'!r}")
+            for device in devices
         ]
 
     def learn(self, id_: str, nodes: Sequence[DeviceNode], host: Host) -> None:
         """Remember the PCI function behind the device nodes of a device, which is published with it from now on."""
-        found = {pci_address_of_node(host, each.host_path or each.path) for each in nodes} - {None}
-        address = str(found.pop()) if len(found) == 1 else None
+        addresses = {pci_address_of_node(host, node.host_path or node.path) for node in nodes} - {None}
+        address = str(addresses.pop()) if len(addresses) == 1 else None
         if address and self.registration.pci.get(id_) != address:
             self.registration.pci[id_] = address
             self._changed(self)
@@ -98,7 +98,7 @@ class Plugin:
             log.warning("%s: %d problems: %s", self, len(problems), "; ".join(problems[:_SHOWN]))
         if was_away:
             log.info("%s has %d devices", self, len(devices))
-        numa = {id_: list(each.numa) for id_, each in devices.items()}
+        numa = {id_: list(device.numa) for id_, device in devices.items()}
         is_new = numa != self.registration.devices
         self.devices, self.registration.devices = devices, numa
         if is_new or was_away:  # after it was away, its options may differ

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
-from dra_driver_plugin.plugin import Plugin
+from dra_driver_plugin.plugin import DevicePlugin
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import (
     AllocatedDevice,
@@ -32,18 +32,22 @@ _BIND: Final = ("rbind", "rprivate")
 
 
 def prepare(
-    claim: Claim[Any], plugin: Plugin, devices: Sequence[AllocatedDevice[Any]], number: int, settings: PluginSettings
+    claim: Claim[Any],
+    plugin: DevicePlugin,
+    devices: Sequence[AllocatedDevice[Any]],
+    number: int,
+    settings: PluginSettings,
 ) -> Iterator[PreparedDevice]:
     """Prepare the devices of one request and resource by one call: variables often list all ids of a container."""
-    ids, connection = [each.hardware.id for each in devices], plugin.follower.connection
+    ids, connection = [device.hardware.id for device in devices], plugin.follower.connection
 
     def seconds() -> float:
         claim.deadline.check()
         return max(0.1, min(settings.allocate_seconds, claim.deadline.remaining() - _MARGIN))
 
-    told: list[str] = []
+    notes: list[str] = []
     if plugin.registration.prefers:
-        told += _preference(claim, plugin, ids, min(_PREFERENCE_SECONDS, seconds()))
+        notes += _preference(claim, plugin, ids, min(_PREFERENCE_SECONDS, seconds()))
     answer = connection.allocate(ids, seconds())
     edits = container_edits(answer, claim.node.root, settings.allowed_paths, str(plugin))
     if len(ids) == 1:
@@ -52,8 +56,8 @@ def prepare(
         connection.pre_start(ids, seconds())
     if answer.annotations:
         listed = ", ".join(f"{name}={text}" for name, text in sorted(answer.annotations.items()))
-        told.append(f"annotations that containers do not get, because CDI has none: {listed}")
-    status, message = None, "; ".join(told)[:_MESSAGE]
+        notes.append(f"annotations that containers do not get, because CDI has none: {listed}")
+    status, message = None, "; ".join(notes)[:_MESSAGE]
     if message:
         log.warning("%s: %s: %s", claim, plugin, message)
         condition = Condition(type="Ready", status=True, reason="Allocated", message=message)
@@ -63,7 +67,7 @@ def prepare(
             edits,
             data={"id": device.hardware.id, "resource": device.hardware.resource},
             cdi_name=f"claim-{claim.uid}_{number}",
-            cdi_devices=[each.name for each in answer.cdi_devices],
+            cdi_devices=[cdi_device.name for cdi_device in answer.cdi_devices],
             status=status,
         )
 
@@ -71,16 +75,16 @@ def prepare(
 def container_edits(
     answer: wire.ContainerAllocateResponse, root: Path, allowed: Sequence[str], plugin: str
 ) -> ContainerEdits:
-    """The answer as container edits. PermanentError for a path of the host that is not allowed."""
-    for each in answer.devices:
-        if set(each.permissions) - set("rwm"):
-            raise CallError(f"{plugin} gave {each.host_path} the permissions {each.permissions!r}, not r, w or m")
+    """Return the answer as container edits. PermanentError for a path of the host that is not allowed."""
+    for node in answer.devices:
+        if set(node.permissions) - set("rwm"):
+            raise CallError(f"{plugin} gave {node.host_path} the permissions {node.permissions!r}, not r, w or m")
     try:
         paths = AllowedPaths(root, allowed)
-        nodes = [paths.device_nodes(each.host_path, each.container_path, each.permissions) for each in answer.devices]
+        nodes = [paths.device_nodes(node.host_path, node.container_path, node.permissions) for node in answer.devices]
         mounts = [
-            Mount(paths.checked(each.host_path), each.container_path, (*_BIND, "ro" if each.read_only else "rw"))
-            for each in answer.mounts
+            Mount(paths.checked(mount.host_path), mount.container_path, (*_BIND, "ro" if mount.read_only else "rw"))
+            for mount in answer.mounts
         ]
     except PermanentError as error:
         setting = "setting allowedPaths, DRA_PLUGIN_ALLOWED_PATHS"
@@ -88,10 +92,10 @@ def container_edits(
     return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
 
 
-def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: float) -> Iterator[str]:
-    """A sentence if the plugin would have given other devices of those that no other claim holds."""
+def _preference(claim: Claim[Any], plugin: DevicePlugin, ids: Sequence[str], seconds: float) -> Iterator[str]:
+    """Yield a sentence if the plugin would have given other devices of those that no other claim holds."""
     held = {device.name for other in claim.held() for device in other.devices}
-    free = [each.id for each in plugin.devices.values() if each.name not in held]
+    free = [device.id for device in plugin.devices.values() if device.name not in held]
     if len(free) <= len(ids):
         return
     try:

@@ -20,7 +20,7 @@ import grpc
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import resource_problem
-from dra_driver_plugin.plugin import Plugin, Registration
+from dra_driver_plugin.plugin import DevicePlugin, PluginRegistration
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import DeviceHealth, Node, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
@@ -48,29 +48,29 @@ class Registry:
     def __init__(self, settings: PluginSettings, connect: Callable[[Path], PluginClient] = PluginClient) -> None:
         self._settings, self._connect, self._directory = settings, connect, Path(settings.directory)
         self._lock, self._following = Lock(), False
-        self._plugins: dict[str, Plugin] = {}
+        self._plugins: dict[str, DevicePlugin] = {}
         self._changed: Callable[[], None] = lambda: None
-        self._records: Records[Registration] | None = None
+        self._records: Records[PluginRegistration] | None = None
 
-    def plugins(self, node: Node) -> list[Plugin]:
-        """All plugins by name of their resource: those that this process follows, or those that are remembered."""
+    def plugins(self, node: Node) -> list[DevicePlugin]:
+        """Return all plugins by name of their resource: those that this process follows, or those remembered."""
         with self._lock:
             if not self._following:
                 self._remember(node)
-            return [self._plugins[each] for each in sorted(self._plugins)]
+            return [self._plugins[resource] for resource in sorted(self._plugins)]
 
-    def plugin(self, resource: str, node: Node) -> Plugin:
-        """The plugin of a resource. RetriableError if none is registered."""
-        for each in self.plugins(node):
-            if each.registration.resource == resource:
-                return each
+    def plugin(self, resource: str, node: Node) -> DevicePlugin:
+        """Return the plugin of a resource. RetriableError if none is registered."""
+        for plugin in self.plugins(node):
+            if plugin.registration.resource == resource:
+                return plugin
         raise RetriableError(f"no device plugin for {resource} is registered in {self._directory}")
 
     def health(self) -> list[DeviceHealth]:
-        """The health of all devices; empty while another process follows the plugins."""
+        """Return the health of all devices; empty while another process follows the plugins."""
         with self._lock:
             plugins = list(self._plugins.values()) if self._following else []
-        return [health for each in plugins for health in each.health(self._settings.away_seconds)]
+        return [health for plugin in plugins for health in plugin.health(self._settings.away_seconds)]
 
     def serve(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Follow the plugins until `stop` is set; call `changed` when other devices are to be published."""
@@ -101,8 +101,8 @@ class Registry:
             if not self._following:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
-            known = old.registration if old else Registration()
-            registration = Registration(resource, request.endpoint, *asked, known.devices, known.pci)
+            known = old.registration if old else PluginRegistration()
+            registration = PluginRegistration(resource, request.endpoint, *asked, known.devices, known.pci)
             made = self._plugins[resource] = self._plugin(registration)
         if old:  # the newest has the resource, as with the kubelet
             if old.registration.endpoint != request.endpoint and not old.follower.away():
@@ -114,7 +114,7 @@ class Registry:
         return wire.Empty()
 
     def _problem(self, request: wire.RegisterRequest) -> str | None:
-        """Why a plugin is refused; None if it is not."""
+        """Return why a plugin is refused; None if it is not."""
         name, endpoint, allowed = request.resource_name, request.endpoint, self._settings.resources
         if request.version != VERSION:
             return f"version {request.version!r} of the device plugin API is not supported; the bridge has {VERSION}"
@@ -128,36 +128,36 @@ class Registry:
             return f"the path of endpoint {endpoint!r} has more than {LIMIT} bytes; use a shorter directory"
         return None
 
-    def _plugin(self, registration: Registration) -> Plugin:
-        return Plugin(registration, self._directory, self._connect, self._store)
+    def _plugin(self, registration: PluginRegistration) -> DevicePlugin:
+        return DevicePlugin(registration, self._directory, self._connect, self._store)
 
     def _remember(self, node: Node) -> None:
         """Have the plugins that are remembered, none of them followed."""
         access = NodeAccess(node.root, SystemEffects())
-        records = self._records = Records(self._directory / _RECORDS, Registration, access.boot_id, access.clock)
+        records = self._records = Records(self._directory / _RECORDS, PluginRegistration, access.boot_id, access.clock)
         before, self._plugins = self._plugins, {}
         for key in records.devices():
             try:
-                found = records.read(key)
+                registration = records.read(key)
             except RecordError as error:
                 log.warning("a device plugin is not known until it registers again: %s", error)
                 continue
-            known = before.get(found.resource)
-            if known is not None and known.registration == found:
-                self._plugins[found.resource] = before.pop(found.resource)  # with its connection
-            elif found.endpoint:
-                self._plugins[found.resource] = self._plugin(found)
-        for each in before.values():
-            each.follower.stop()
+            known = before.get(registration.resource)
+            if known is not None and known.registration == registration:
+                self._plugins[registration.resource] = before.pop(registration.resource)  # with its connection
+            elif registration.endpoint:
+                self._plugins[registration.resource] = self._plugin(registration)
+        for plugin in before.values():
+            plugin.follower.stop()
 
     def _follow(self, node: Node, changed: Callable[[], None]) -> None:
         with self._lock:
             self._remember(node)
             self._changed, self._following = changed, True
-            for each in self._plugins.values():
-                each.follower.start()
+            for plugin in self._plugins.values():
+                plugin.follower.start()
 
-    def _store(self, plugin: Plugin) -> None:
+    def _store(self, plugin: DevicePlugin) -> None:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
         with self._lock:
             resource = plugin.registration.resource
@@ -170,26 +170,26 @@ class Registry:
         """Forget plugins that have been away for too long."""
         limit = self._settings.forget_seconds
         with self._lock:
-            gone = [each for each in self._plugins.values() if each.follower.away() > limit]
-            for each in gone:
-                del self._plugins[each.registration.resource]
+            forgotten = [plugin for plugin in self._plugins.values() if plugin.follower.away() > limit]
+            for plugin in forgotten:
+                del self._plugins[plugin.registration.resource]
                 if self._records is not None:
-                    self._records.save(_key(each.registration.resource), Registration())
-        for each in gone:
-            log.warning("%s has been away for over %.0f s; its devices are no longer published", each, limit)
-            each.follower.stop()
-        if gone:
+                    self._records.save(_key(plugin.registration.resource), PluginRegistration())
+        for plugin in forgotten:
+            log.warning("%s has been away for over %.0f s; its devices are no longer published", plugin, limit)
+            plugin.follower.stop()
+        if forgotten:
             self._changed()
 
     def _end(self) -> None:
         with self._lock:
             plugins, self._plugins, self._following = list(self._plugins.values()), {}, False
-        for each in plugins:
-            each.follower.stop()
-        for each in plugins:
-            each.follower.join(_JOIN)
+        for plugin in plugins:
+            plugin.follower.stop()
+        for plugin in plugins:
+            plugin.follower.join(_JOIN)
 
 
 def _key(resource: str) -> str:
-    """The name of a resource's record; no domain has an underscore."""
+    """Return the name of a resource's record; no domain has an underscore."""
     return resource.replace("/", "_", 1)

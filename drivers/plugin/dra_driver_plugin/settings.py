@@ -55,7 +55,7 @@ class PluginSettings(DriverSettings, prefix="DRA_PLUGIN_"):
     def _check(self) -> Self:
         if self.directory == KUBELET_DIRECTORY:
             raise ValueError(f"directory {self.directory} is the kubelet's own: its plugins would be lost to it")
-        if wrong := [each for each in self.allowed_paths if not each.startswith("/") or ".." in each.split("/")]:
+        if wrong := [path for path in self.allowed_paths if not path.startswith("/") or ".." in path.split("/")]:
             raise ValueError(f"allowedPaths must be absolute paths without '..', has {', '.join(wrong)}")
         try:
             groups = re.compile(self.replica_pattern).groups

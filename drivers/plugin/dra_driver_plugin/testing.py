@@ -28,18 +28,18 @@ _OPTIONS: Final = (("grpc.default_authority", "localhost"),)  # the real kubelet
 
 
 def wire_devices(devices: Mapping[str, str], numa: Mapping[str, Sequence[int]] | None = None) -> list[wire.Device]:
-    """Messages for devices: the health of each by id, and the NUMA nodes of some."""
+    """Make messages for devices: the health of each by id, and the NUMA nodes of some."""
     nodes = {
-        id_: wire.TopologyInfo(nodes=[wire.NUMANode(ID=each) for each in ids]) for id_, ids in (numa or {}).items()
+        id_: wire.TopologyInfo(nodes=[wire.NUMANode(ID=node) for node in ids]) for id_, ids in (numa or {}).items()
     }
     return [wire.Device(ID=id_, health=health, topology=nodes.get(id_)) for id_, health in devices.items()]
 
 
 def device_of_each(ids: Sequence[str]) -> wire.AllocateResponse:
-    """An answer to Allocate: `/dev/<id>` for each device, and a variable with all ids."""
+    """Return an answer to Allocate: `/dev/<id>` for each device, and a variable with all ids."""
     nodes = [wire.DeviceSpec(container_path=f"/dev/{id_}", host_path=f"/dev/{id_}", permissions="rw") for id_ in ids]
-    found = wire.ContainerAllocateResponse(envs={"THINGS": ",".join(ids)}, devices=nodes)
-    return wire.AllocateResponse(container_responses=[found])
+    response = wire.ContainerAllocateResponse(envs={"THINGS": ",".join(ids)}, devices=nodes)
+    return wire.AllocateResponse(container_responses=[response])
 
 
 class FakePlugin:
@@ -187,10 +187,10 @@ class FakePlugin:
     def _preferred(self, request: wire.PreferredAllocationRequest, _context: grpc.ServicerContext) -> Any:
         (asked,) = request.container_requests
         self.calls.append(("GetPreferredAllocation", tuple(asked.available_deviceIDs)))
-        found = wire.ContainerPreferredAllocationResponse(
+        response = wire.ContainerPreferredAllocationResponse(
             deviceIDs=self.prefer(list(asked.available_deviceIDs), asked.allocation_size)
         )
-        return wire.PreferredAllocationResponse(container_responses=[found])
+        return wire.PreferredAllocationResponse(container_responses=[response])
 
     def _pre_start(self, request: wire.PreStartContainerRequest, _context: grpc.ServicerContext) -> Any:
         self.calls.append(("PreStartContainer", tuple(request.devices_ids)))
@@ -200,8 +200,8 @@ class FakePlugin:
 def _message(devices: Mapping[str, str] | Sequence[wire.Device] | bytes) -> wire.ListAndWatchResponse | bytes:
     if isinstance(devices, bytes):
         return devices
-    found = wire_devices(devices) if isinstance(devices, Mapping) else devices
-    return wire.ListAndWatchResponse(devices=found)
+    messages = wire_devices(devices) if isinstance(devices, Mapping) else devices
+    return wire.ListAndWatchResponse(devices=messages)
 
 
 def _unary(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Any:

@@ -22,8 +22,8 @@ class Bridge(Protocol):
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """The directory of the bridge; a short path, as sockets need."""
-    with TemporaryDirectory(prefix="dra-") as found:
-        yield Path(found)
+    with TemporaryDirectory(prefix="dra-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def bridge(dra_node: FakeNode, dra_driver: Any, directory: Path) -> Bridge:
 
     def make(**settings: Any) -> DriverHarness:
         chosen = {"directory": str(directory), "away_seconds": 0.2, **settings}
-        found: DriverHarness = dra_driver(PluginDriver, settings=PluginSettings(**chosen))
-        return found
+        harness: DriverHarness = dra_driver(PluginDriver, settings=PluginSettings(**chosen))
+        return harness
 
     return make
 

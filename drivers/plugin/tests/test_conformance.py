@@ -22,8 +22,8 @@ SDK = {"load"}
 
 def variables(ids: Sequence[str]) -> wire.AllocateResponse:
     """An answer without device nodes, which a node made of files does not have."""
-    found = wire.ContainerAllocateResponse(envs={"THINGS": ",".join(ids)})
-    return wire.AllocateResponse(container_responses=[found])
+    response = wire.ContainerAllocateResponse(envs={"THINGS": ",".join(ids)})
+    return wire.AllocateResponse(container_responses=[response])
 
 
 @pytest.mark.timeout(1200)

@@ -9,7 +9,7 @@ from typing import Any
 from dra_driver_plugin import PluginDriver, PluginSettings
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.client import PluginClient
-from dra_driver_plugin.plugin import Registration
+from dra_driver_plugin.plugin import PluginRegistration
 from dra_driver_plugin.testing import RESOURCE, device_of_each
 
 from dra_sdk.hardware.polling import Clock
@@ -39,8 +39,8 @@ class Unconnected(PluginClient):
 def test_a_kill_at_any_point_leaves_nothing_behind(dra_node: FakeNode, dra_driver: Any, directory: Path) -> None:
     for number in range(2):
         dra_node.device_node(f"/dev/thing{number}", minor=number)
-    known = Registration(RESOURCE, "thing.sock", pre_start=True, devices={"thing0": [], "thing1": []})
-    records = Records(directory / ".registrations", Registration, dra_node.boot_id, Clock())
+    known = PluginRegistration(RESOURCE, "thing.sock", pre_start=True, devices={"thing0": [], "thing1": []})
+    records = Records(directory / ".registrations", PluginRegistration, dra_node.boot_id, Clock())
     with records.locked("vendor.com_thing"):
         records.save("vendor.com_thing", known)
     settings = PluginSettings(directory=str(directory))

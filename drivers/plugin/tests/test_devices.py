@@ -25,8 +25,8 @@ NOTHING = Host(Path("/nonexistent"))
 
 
 def attributes(id_: str, host: Host = NOTHING, **settings: object) -> dict[str, object]:
-    found = describe(PluginDevice(RESOURCE, id_), host, PluginSettings.model_validate(settings))
-    return dict(found.attributes)
+    published = describe(PluginDevice(RESOURCE, id_), host, PluginSettings.model_validate(settings))
+    return dict(published.attributes)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def attributes(id_: str, host: Host = NOTHING, **settings: object) -> dict[str, 
     ],
 )
 def test_a_name_shows_resource_and_id(id_: str, name: str) -> None:
-    found = PluginDevice(RESOURCE, id_).name
-    assert found.startswith(name)
-    assert len(found) == len(name) + 10
+    device_name = PluginDevice(RESOURCE, id_).name
+    assert device_name.startswith(name)
+    assert len(device_name) == len(name) + 10
 
 
 @given(st.text(min_size=1, max_size=300), st.sampled_from([RESOURCE, "a.b/X_y.Z", f"v.com/{'n' * 63}"]))
@@ -64,16 +64,16 @@ def test_ids_that_look_alike_have_different_names() -> None:
 def test_long_texts_are_cut_to_what_an_attribute_holds() -> None:
     assert attribute_text("x" * 64) == "x" * 64
     long = [attribute_text("ä" * 200), attribute_text("ä" * 199)]
-    assert all(len(each.encode()) <= 64 for each in long)
+    assert all(len(name.encode()) <= 64 for name in long)
     assert len(set(long)) == 2
 
 
 def test_an_id_with_a_pci_address_has_the_standard_attributes(dra_node: FakeNode) -> None:
     host = dra_node.machine(replace(regular_machine(sockets=2), pci=(FakePci(address=ADDRESS, numa_node=1),)))
     for id_ in (ADDRESS, f"vf-{ADDRESS.upper()}-3"):
-        found = attributes(id_, host)
-        assert found["resource.kubernetes.io/pciBusID"] == ADDRESS
-        assert found["resource.kubernetes.io/numaNode"] == 1
+        published = attributes(id_, host)
+        assert published["resource.kubernetes.io/pciBusID"] == ADDRESS
+        assert published["resource.kubernetes.io/numaNode"] == 1
     assert set(attributes("0000:99:00.0", host)) == {"resource", "id"}
 
 
@@ -83,8 +83,8 @@ def test_the_numa_node_is_that_of_the_plugin() -> None:
     numa = "resource.kubernetes.io/numaNode"
     for lists, expected in ((False, [1, None, None]), (True, [1, [0, 1], None])):
         settings = PluginSettings(numa_lists=lists)
-        found = [describe(each, NOTHING, settings).attributes.get(numa) for each in devices.values()]
-        assert found == expected
+        numa_nodes = [describe(device, NOTHING, settings).attributes.get(numa) for device in devices.values()]
+        assert numa_nodes == expected
     assert problems == ["device 'c': NUMA nodes [-1] must lie between 0 and 1023"]
 
 
@@ -96,7 +96,7 @@ def test_replicas_of_the_same_hardware_are_recognised_by_a_rule() -> None:
 
 def test_devices_come_in_the_order_of_their_numbers() -> None:
     devices, _ = read_devices(RESOURCE, wire_devices({f"gpu{number}": "Healthy" for number in (10, 9, 1)}))
-    assert [each.id for each in in_order(devices)] == ["gpu1", "gpu9", "gpu10"]
+    assert [device.id for device in in_order(devices)] == ["gpu1", "gpu9", "gpu10"]
 
 
 def test_any_number_of_devices_is_publishable(driver: DriverHarness, directory: Path) -> None:

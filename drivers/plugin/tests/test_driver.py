@@ -42,8 +42,8 @@ def prepared_with(driver: DriverHarness, plugin: FakePlugin, **fields: Any) -> P
 @pytest.fixture
 def plugin(directory: Path) -> Any:
     """A plugin that is not registered yet, with two devices."""
-    with FakePlugin(directory, THINGS) as found:
-        yield found
+    with FakePlugin(directory, THINGS) as plugin:
+        yield plugin
 
 
 def test_a_claim_gets_what_allocate_answers_for_all_devices_of_its_request(
@@ -52,7 +52,7 @@ def test_a_claim_gets_what_allocate_answers_for_all_devices_of_its_request(
     with driver.watching() as watching:
         plugin.register()
         watching.wait_changed()
-        assert [each.attributes["id"] for each in driver.devices.values()] == ["thing0", "thing1"]
+        assert [device.attributes["id"] for device in driver.devices.values()] == ["thing0", "thing1"]
         driver.assert_publishable()
         container = driver.prepare(claim(request("things", count=2))).container()
     assert container.env["THINGS"] == "thing0,thing1"
@@ -66,7 +66,7 @@ def test_each_request_is_allocated_for_itself(driver: DriverHarness, plugin: Fak
         watching.wait_changed()
         asked = claim(request("one"), request("two"))
         prepared = driver.prepare(asked, containers={"first": ["one"], "second": ["two"]})
-    assert [prepared.container(each).env["THINGS"] for each in ("first", "second")] == ["thing0", "thing1"]
+    assert [prepared.container(request).env["THINGS"] for request in ("first", "second")] == ["thing0", "thing1"]
     assert plugin.calls == [("Allocate", ("thing0",)), ("Allocate", ("thing1",))]
 
 
@@ -96,19 +96,19 @@ def test_mounts_and_permissions_are_as_the_plugin_says(bridge: Any, plugin: Fake
     driver = bridge(allowed_paths=("/dev", "/opt/thing"))
     container = prepared_with(driver, plugin, mounts=mounts, devices=devices).container()
     assert container.devices["/dev/x"]["minor"] == 0
-    assert [each["access"] for each in container.access if each.get("major") == 240] == ["r"]
-    assert {path: each["options"][-1] for path, each in container.mounts.items()} == {"/thing": "ro", "/lib.so": "rw"}
+    assert [rule["access"] for rule in container.access if rule.get("major") == 240] == ["r"]
+    assert {path: mount["options"][-1] for path, mount in container.mounts.items()} == {"/thing": "ro", "/lib.so": "rw"}
 
 
 def test_cdi_devices_of_the_plugin_reach_the_kubelet(driver: DriverHarness, plugin: FakePlugin) -> None:
     names = [wire.CDIDevice(name="vendor.com/thing=0"), wire.CDIDevice(name="vendor.com/thing=all")]
-    found = prepared_with(driver, plugin, cdi_devices=names)
-    assert found.devices[0].cdi_ids == ("vendor.com/thing=0", "vendor.com/thing=all")
+    prepared = prepared_with(driver, plugin, cdi_devices=names)
+    assert prepared.devices[0].cdi_ids == ("vendor.com/thing=0", "vendor.com/thing=all")
 
 
 def test_annotations_are_told_because_cdi_has_none(driver: DriverHarness, plugin: FakePlugin) -> None:
-    found = prepared_with(driver, plugin, annotations={"vendor.com/mode": "fast"})
-    (status,) = driver.cluster.claims[found.ref.uid]["status"]["devices"]
+    prepared = prepared_with(driver, plugin, annotations={"vendor.com/mode": "fast"})
+    (status,) = driver.cluster.claims[prepared.ref.uid]["status"]["devices"]
     assert status["conditions"][0]["message"].endswith("because CDI has none: vendor.com/mode=fast")
 
 
@@ -120,11 +120,11 @@ def test_device_nodes_tell_the_pci_function_of_a_device_for_good(
     dra_node.machine(replace(regular_machine(sockets=2), pci=(function,)))
     for name in ("vfio", "40"):
         dra_node.device_node(f"/dev/vfio/{name}")
-    found = prepared_with(driver, plugin, devices=[device("/dev/vfio/vfio"), device("/dev/vfio/40")])
-    driver.unprepare(found)
+    prepared = prepared_with(driver, plugin, devices=[device("/dev/vfio/vfio"), device("/dev/vfio/40")])
+    driver.unprepare(prepared)
     driver.restart()
     driver.discover()
-    by_id = {each.attributes["id"]: each.attributes for each in driver.devices.values()}
+    by_id = {device.attributes["id"]: device.attributes for device in driver.devices.values()}
     assert by_id["thing0"]["resource.kubernetes.io/pciBusID"] == address
     assert by_id["thing0"]["resource.kubernetes.io/numaNode"] == 1
     assert "resource.kubernetes.io/pciBusID" not in by_id["thing1"]
@@ -138,7 +138,7 @@ def test_links_are_followed_and_a_directory_stands_for_its_devices(
     dra_node.device_node("/dev/snd/deep/seq", minor=21)
     devices = [device("/dev/serial/by-id/thing"), device("/dev/snd")]
     container = prepared_with(driver, plugin, devices=devices).container()
-    minors = {path: each["minor"] for path, each in container.devices.items()}
+    minors = {path: node["minor"] for path, node in container.devices.items()}
     assert minors == {"/dev/serial/by-id/thing": 3, "/dev/snd/pcm": 20, "/dev/snd/deep/seq": 21}
 
 

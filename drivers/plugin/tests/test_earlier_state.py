@@ -22,6 +22,6 @@ def test_claims_of_a_plugin_that_does_not_register_again(dra_node: FakeNode) -> 
     settings = PluginSettings(directory=str(dra_node.root.parent / "plugins"))
     driver = DriverHarness(PluginDriver, dra_node, settings=settings)
     assert sorted(device.attributes["id"] for device in driver.devices.values()) == [
-        f"thing{each}" for each in range(4)
+        f"thing{number}" for number in range(4)
     ]
     state.assert_continued(driver)

@@ -21,12 +21,12 @@ THINGS = {"thing0": "Healthy", "thing1": "Healthy"}
 
 def ids(driver: DriverHarness) -> list[Any]:
     """The ids of the published devices, with their resource."""
-    return [f"{each.attributes['resource']} {each.attributes['id']}" for each in driver.devices.values()]
+    return [f"{device.attributes['resource']} {device.attributes['id']}" for device in driver.devices.values()]
 
 
 def name_of(driver: DriverHarness, device: str) -> str:
     """The name under which a plugin's device is published."""
-    return next(name for name, each in driver.devices.items() if each.attributes["id"] == device)
+    return next(name for name, published in driver.devices.items() if published.attributes["id"] == device)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,7 @@ def test_devices_come_and_go_with_the_plugins_list(driver: DriverHarness, direct
             plugin.publish(published)
             watching.wait_changed()
             assert (
-                ids(driver)
-                == [f"vendor.com/thing {each}" for each in ("thing0", "thing9", "thing10")][: len(published)]
+                ids(driver) == [f"vendor.com/thing {id_}" for id_ in ("thing0", "thing9", "thing10")][: len(published)]
             )
             assert not published or name_of(driver, "thing0") == name
 

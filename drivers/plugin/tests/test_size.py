@@ -13,7 +13,7 @@ NOT_COUNTED = {"testing.py", "deviceplugin_v1beta1_pb2.py"}
 
 def test_the_bridge_has_at_most_600_lines_of_code_and_docstrings() -> None:
     modules = set(Path(dra_driver_plugin.__file__).parent.glob("*.py"))
-    counted = {each for each in modules if each.name not in NOT_COUNTED}
-    lines = [line.strip() for each in counted for line in each.read_text().splitlines()]
+    counted = {module for module in modules if module.name not in NOT_COUNTED}
+    lines = [line.strip() for module in counted for line in module.read_text().splitlines()]
     assert len(counted) == len(modules) - len(NOT_COUNTED)
     assert sum(bool(line) and not line.startswith("#") for line in lines) <= LIMIT

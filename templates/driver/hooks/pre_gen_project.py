@@ -1,4 +1,4 @@
-"""Refuses what no driver can be called, with one sentence. cookiecutter and `dra-sdk new` run it before they write."""
+"""Refuse what no driver can be called, with one sentence. cookiecutter and `dra-sdk new` run it before they write."""
 
 import keyword
 import re

@@ -32,7 +32,7 @@ _ENGINES: Final = {
 """Capacity → field of a profile. The counter is the field with dashes."""
 
 
-class Kind(Enum):
+class GpuKind(Enum):
     """What a device is; the value is its attribute `type`."""
 
     GPU = "gpu"
@@ -65,7 +65,7 @@ class GpuDevice:
     graphics: whether graphics APIs work in it.
     """
 
-    kind: Kind
+    kind: GpuKind
     pci_address: str
     uuid: str = ""
     mig: MigPlace | None = None
@@ -78,17 +78,17 @@ class GpuDevice:
 
 
 def gpu_name(minor: int) -> str:
-    """A whole GPU: `gpu-0`."""
+    """Return the name of a whole GPU: `gpu-0`."""
     return f"gpu-{minor}"
 
 
 def vfio_name(index: int) -> str:
-    """A GPU for virtual machines, by its index among the node's GPUs in the order of PCI addresses: `gpu-vfio-0`."""
+    """Return the name of a GPU for virtual machines, by its index in the order of PCI addresses: `gpu-vfio-0`."""
     return f"gpu-vfio-{index}"
 
 
 def mig_name(minor: int, profile: str, profile_id: int, start: int, compute: int | None = None) -> str:
-    """A MIG device: `gpu-0-mig-1g5gb-19-3` for profile `1g.5gb` with id 19 at memory slice 3.
+    """Return the name of a MIG device: `gpu-0-mig-1g5gb-19-3` for profile `1g.5gb` with id 19 at memory slice 3.
 
     Compute instance 1 of several in a GPU instance: `gpu-0-mig-1c3g20gb-ci1-9-0`.
     """
@@ -97,76 +97,76 @@ def mig_name(minor: int, profile: str, profile_id: int, start: int, compute: int
 
 
 def counter_set_name(minor: int) -> str:
-    """The counters that all devices of one GPU share."""
+    """Return the counters that all devices of one GPU share."""
     return f"{gpu_name(minor)}-counter-set"
 
 
 def slice_units(placement: Placement) -> Units:
-    """The memory slices of a placement as a part of the GPU."""
+    """Return the memory slices of a placement as a part of the GPU."""
     return Units.of(_slices(placement))
 
 
 def gpu_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
-    """The attributes of a whole GPU."""
+    """Return the attributes of a whole GPU."""
     return {"type": "gpu", "uuid": gpu.uuid, **_common_attributes(gpu)}
 
 
 def mig_attributes(gpu: GpuInfo, profile: str, uuid: str | None = None) -> dict[str, AttributeValue]:
-    """The attributes of a MIG device; one that does not exist yet has no UUID."""
+    """Return the attributes of a MIG device; one that does not exist yet has no UUID."""
     own: dict[str, AttributeValue] = {"type": "mig", "parentUUID": gpu.uuid, "profile": profile}
     return (own if uuid is None else {**own, "uuid": uuid}) | _common_attributes(gpu)
 
 
 def cuda_version(number: int) -> Version:
-    """The version that NVML reports as 1000 * major + 10 * minor: 13000 → `13.0.0`."""
+    """Return the version that NVML reports as 1000 * major + 10 * minor: 13000 → `13.0.0`."""
     return Version.lenient(f"{number // 1000}.{number % 1000 // 10}")
 
 
 def gpu_capacity(gpu: GpuInfo, *, like_mig: bool = False) -> dict[str, Quantity]:
-    """The capacity of a whole GPU: its memory; none if host and GPU share memory.
+    """Return the capacity of a whole GPU: its memory; none if host and GPU share memory.
 
     With `like_mig`, the capacities that its MIG devices have, of each the largest; the memory too is then that of the
     largest MIG device. So one request can select GPUs and MIG devices, as with the existing driver.
     """
     if not like_mig or not gpu.profiles:
         return {} if gpu.memory_bytes is None else {MEMORY: Quantity.of(gpu.memory_bytes, binary=True)}
-    capacities = [mig_capacity(each.profile) for each in gpu.profiles]
-    return {name: max(each[name] for each in capacities) for name in capacities[0]}
+    capacities = [mig_capacity(profile.profile) for profile in gpu.profiles]
+    return {name: max(capacity[name] for capacity in capacities) for name in capacities[0]}
 
 
 def mig_capacity(profile: GpuInstanceProfile) -> dict[str, Quantity]:
-    """The capacities of a MIG device of this profile; a capacity of zero is there as well."""
+    """Return the capacities of a MIG device of this profile; a capacity of zero is there as well."""
     engines = {name: Quantity(getattr(profile, field)) for name, field in _ENGINES.items()}
     return {**engines, MEMORY: _mebibytes(profile.memory_mib)}
 
 
 def slice_capacity(placement: Placement) -> dict[str, int]:
-    """A capacity of one for each memory slice that an existing MIG device has."""
+    """Return a capacity of one for each memory slice that an existing MIG device has."""
     return {f"memorySlice{number}": 1 for number in _slices(placement)}
 
 
 def mig_counters(profile: MigProfile, placement: Placement) -> dict[str, Quantity]:
-    """The counters that a MIG device consumes."""
+    """Return the counters that a MIG device consumes."""
     slices = {f"memory-slice-{number}": Quantity(1) for number in _slices(placement)}
     return {**_counters(profile.profile), **slices}
 
 
 def gpu_counters(gpu: GpuInfo) -> dict[str, Quantity]:
-    """All counters of a GPU: for each the most that any profile needs, and one for each memory slice.
+    """Return all counters of a GPU: for each the most that any profile needs, and one for each memory slice.
 
     A profile that fits several times needs its amount as many times: some GPUs report an engine for each small instance
     that the largest instance reports only once.
     """
     most: dict[str, Quantity] = {}
-    for each in gpu.profiles:
-        for name, amount in _counters(each.profile, each.profile.instances).items():
+    for profile in gpu.profiles:
+        for name, amount in _counters(profile.profile, profile.profile.instances).items():
             most[name] = max(amount, most.get(name, Quantity(0)))
     length = max((placement.start + placement.size for placement in _placements(gpu.profiles)), default=0)
     return {**most, **{f"memory-slice-{number}": Quantity(1) for number in range(length)}}
 
 
 def _common_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
-    """What a GPU and all its MIG devices have in common."""
+    """Return what a GPU and all its MIG devices have in common."""
     attributes: dict[str, AttributeValue] = {
         "productName": gpu.product[:LONGEST_STRING],
         "brand": gpu.brand.label,
@@ -197,4 +197,4 @@ def _slices(placement: Placement) -> range:
 
 
 def _placements(profiles: Iterable[MigProfile]) -> Iterable[Placement]:
-    return (placement for each in profiles for placement in each.placements)
+    return (placement for profile in profiles for placement in profile.placements)

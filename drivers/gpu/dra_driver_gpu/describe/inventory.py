@@ -116,7 +116,7 @@ class GpuInfo:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inventory:
+class GpuInventory:
     """The GPUs of a node, from one reading. Two readings are never equal.
 
     gpus: the GPUs by minor number.
@@ -132,18 +132,18 @@ class Inventory:
 
 def read_inventory(
     nvml: Nvml, host: Host, optional: OptionalQueries | None = None, indices: Iterable[int] | None = None
-) -> Inventory:
-    """All GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails."""
+) -> GpuInventory:
+    """Return all GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails."""
     asker = (optional or OptionalQueries()).for_one_reading()
     versions = nvml.driver_version(), asker.ask(_DRIVER, nvml.cuda_version)
-    found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).read(host, *versions), indices)
-    partial_ones = (index for index, gpu in found.items() if asker.failed & {_DRIVER, gpu.uuid})
-    gpus = tuple(sorted(found.values(), key=lambda gpu: gpu.minor))
-    return Inventory(gpus, errors, frozenset([*errors, *partial_ones]))
+    by_index, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).read(host, *versions), indices)
+    partial_ones = (index for index, gpu in by_index.items() if asker.failed & {_DRIVER, gpu.uuid})
+    gpus = tuple(sorted(by_index.values(), key=lambda gpu: gpu.minor))
+    return GpuInventory(gpus, errors, frozenset([*errors, *partial_ones]))
 
 
 def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries | None = None) -> Iterator[Seen]:
-    """What others can change about each GPU, and how a GPU fails: if it differs, read the inventory again.
+    """Yield what others can change about each GPU, and how a GPU fails: if it differs, read the inventory again.
 
     That is its numbers, MIG mode that we did not turn on, and instances that we did not create. It asks for nothing
     that stays the same, such as names and profiles.
@@ -151,13 +151,13 @@ def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries 
     Raises NvmlError if the library itself fails, RecordError if a record cannot be read.
     """
     asker = optional or OptionalQueries()
-    found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).see(records))
-    yield from found.values()
+    states, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).see(records))
+    yield from states.values()
     yield from ((index, error.code) for index, error in errors.items())
 
 
-def missing(nvml: Nvml, host: Host, last: Inventory, optional: OptionalQueries | None = None) -> Iterator[Seen]:
-    """What the last inventory lacks, for the snapshot: a GPU that was not read in full, and whether it can be now.
+def missing(nvml: Nvml, host: Host, last: GpuInventory, optional: OptionalQueries | None = None) -> Iterator[Seen]:
+    """Yield what the last inventory lacks, for the snapshot: a GPU that was not fully read, and whether it can be now.
 
     Such a GPU is read again in full. If that succeeds, the answer differs from that for every other inventory: the
     inventory is then read again until it has the GPU. While it fails, the answer stays the same.
@@ -187,7 +187,7 @@ class GpuReader:
         self.mig = optional.mig_enabled(self.uuid, gpu)
 
     def read(self, host: Host, driver_version: str, cuda_version: int | None) -> GpuInfo:
-        """The GPU in full."""
+        """Return the GPU in full."""
         gpu, ask = self.gpu, self._ask
         address = gpu.pci().address
         memory = ask(gpu.memory)
@@ -213,7 +213,7 @@ class GpuReader:
         )
 
     def see(self, records: Records[GpuRecord]) -> Seen:
-        """What others can change about the GPU."""
+        """Return what others can change about the GPU."""
         record = records.read(self.uuid)
         foreign = frozenset(self._foreign_instances(record)) if self.mig else frozenset()
         return self.uuid, self.minor, self.mig and not record.mig_mode, foreign
@@ -222,7 +222,7 @@ class GpuReader:
         return self._optional.ask(self.uuid, query)
 
     def _profiles(self, total: int | None) -> Iterator[MigProfile]:
-        """The names are derived from the memory, because not every driver reports them."""
+        """Yield the profiles; their names are derived from the memory, because not every driver reports them."""
         for profile in self._optional.profiles(self.uuid, self.gpu):
             placements = self._ask(partial(self.gpu.possible_placements, profile.id)) or ()
             name = profile_name(profile, total) if total else profile.name
@@ -230,15 +230,15 @@ class GpuReader:
                 yield MigProfile(profile, name, tuple(sorted(placements)))
 
     def _mig_devices(self, profiles: Sequence[MigProfile]) -> tuple[MigDeviceInfo, ...]:
-        """What takes memory slices now, without instances that are destroyed while they are read."""
+        """Return what takes memory slices now, without instances that are destroyed while they are read."""
         devices = self._optional.mig_devices(self.uuid, self.gpu)
-        found = [
-            each
+        mig_devices = [
+            mig_device
             for profile in profiles
             for instance in self._optional.instances(self.uuid, self.gpu, profile.profile.id)
-            for each in self._in_instance(instance, profile, devices)
+            for mig_device in self._in_instance(instance, profile, devices)
         ]
-        return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
+        return tuple(sorted(mig_devices, key=lambda mig: (mig.placement, mig.compute_instance)))
 
     def _in_instance(
         self, instance: GpuInstance, profile: MigProfile, devices: Sequence[MigDevice]
@@ -248,14 +248,14 @@ class GpuReader:
             return
         inside = [device for device in devices if self._ask(device.gpu_instance_id) == info.id]
         for device in inside:
-            found = self._ask(partial(_mig_device, device, profile, info.placement))
-            if found is not None:
-                yield found
+            mig_device = self._ask(partial(_mig_device, device, profile, info.placement))
+            if mig_device is not None:
+                yield mig_device
         if not inside:
             yield MigDeviceInfo("", profile, info.placement, info.id, -1, 0, 0)
 
     def _foreign_instances(self, record: GpuRecord) -> Iterator[Seen]:
-        """GPU instances that we did not create, with or without compute instances, and the MIG devices in them."""
+        """Yield GPU instances that we did not create, also without compute instances, and the MIG devices in them."""
         ids = set()
         for profile in self._optional.profiles(self.uuid, self.gpu):
             for instance in self._optional.instances(self.uuid, self.gpu, profile.id):
@@ -283,5 +283,5 @@ def _pci(host: Host, address: str) -> PciDevice | None:
 
 
 def _see_mig_device(device: MigDevice) -> tuple[int, str, MigAttributes]:
-    """With its attributes: a compute instance that is created again in another size may keep its UUID."""
+    """Return a MIG device with its attributes: a compute instance created again in another size may keep its UUID."""
     return device.gpu_instance_id(), device.uuid(), device.attributes()

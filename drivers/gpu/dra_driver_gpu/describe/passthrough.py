@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, Kind, vfio_name
+from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, GpuKind, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, pci_attributes, read_optional, read_pci_devices, read_text
 from dra_sdk.hardware.host_paths import file_below
@@ -50,27 +50,27 @@ class PassthroughGpu:
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
-    """The GPUs for virtual machines among all PCI functions of the node. Raises HardwareError for a malformed file."""
+    """Read the GPUs for virtual machines among all PCI functions. Raises HardwareError for a malformed file."""
     return passthrough_gpus(host, read_pci_devices(host))
 
 
 def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughGpu, ...]:
-    """The NVIDIA GPUs among these functions that lie in an IOMMU group; none if the IOMMU is off.
+    """Return the NVIDIA GPUs among these functions that lie in an IOMMU group; none if the IOMMU is off.
 
     Virtual functions are left out. Raises HardwareError for a malformed file of sysfs.
     """
-    found = [each for each in functions if _is_gpu(each)]
+    gpu_functions = [function for function in functions if _is_gpu(function)]
     iommufd = (host.dev / "iommu").exists()
-    names = _product_names(host) if found else {}
+    names = _product_names(host) if gpu_functions else {}
     return tuple(
-        PassthroughGpu(index, each, _addressable_bytes(each), iommufd, names.get(each.device))
-        for index, each in enumerate(found)
-        if each.iommu_group is not None
+        PassthroughGpu(index, function, _addressable_bytes(function), iommufd, names.get(function.device))
+        for index, function in enumerate(gpu_functions)
+        if function.iommu_group is not None
     )
 
 
 def passthrough_device(gpu: PassthroughGpu, product: str | None, gpu_uuid: str = "") -> Device:
-    """The device of a GPU for virtual machines; `gpu_uuid` is the UUID that NVML reports, empty if it does not.
+    """Return the device of a GPU for virtual machines; `gpu_uuid` is the UUID that NVML reports, empty if it does not.
 
     Its name is that of the PCI ID database, as the existing driver publishes it. On a host without one it is `product`,
     the name that NVML reported before the GPU was bound; None if it reported none.
@@ -86,14 +86,14 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None, gpu_uuid: str =
     if name := gpu.product or product:
         attributes["productName"] = name[:LONGEST_STRING]
     size = Quantity.of(gpu.addressable_bytes, binary=True)
-    hardware = GpuDevice(kind=Kind.VFIO, pci_address=gpu.pci.address, uuid=gpu_uuid)
+    hardware = GpuDevice(kind=GpuKind.VFIO, pci_address=gpu.pci.address, uuid=gpu_uuid)
     return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size}, hardware=hardware)
 
 
 def _product_names(host: Host) -> Mapping[int, str]:
-    """NVIDIA's names in the PCI ID database of the host, by device id; empty without one."""
-    for each in _PCI_IDS:
-        if (path := file_below(host.root, Path(each))) is not None:
+    """Read NVIDIA's names in the PCI ID database of the host, by device id; empty without one."""
+    for name in _PCI_IDS:
+        if (path := file_below(host.root, Path(name))) is not None:
             status = path.stat()
             return _read_pci_ids(path, status.st_mtime_ns, status.st_size)
     return {}
@@ -117,7 +117,7 @@ def _is_gpu(pci: PciDevice) -> bool:
 
 
 def _addressable_bytes(pci: PciDevice) -> int:
-    """What the existing driver publishes, so selectors for it fit.
+    """Return what the existing driver publishes, so selectors for it fit.
 
     Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros. Sources:
     linux/ioport.h and pci_regs.h; nvpci of go-nvlib for the sum.

@@ -23,7 +23,7 @@ from typing import Final
 
 from dra_driver_gpu.describe.devices import (
     GpuDevice,
-    Kind,
+    GpuKind,
     MigPlace,
     counter_set_name,
     gpu_attributes,
@@ -84,23 +84,23 @@ class PublishOptions:
 def make_pool(
     name: str, gpus: Iterable[GpuInfo], passthrough: Sequence[PassthroughGpu], options: PublishOptions
 ) -> ResourcePool:
-    """All devices of a node, GPU by GPU, with one counter set for each GPU that can be used in several ways."""
+    """Return all devices of a node, GPU by GPU, with one counter set for each GPU that can be used in several ways."""
     devices: list[Device] = []
     counter_sets: list[CounterSet] = []
     by_address = {gpu.pci_address: gpu for gpu in gpus}
     for gpu in by_address.values():
         if options.selected(gpu):
-            found, counters = _devices(gpu, _sibling(gpu, passthrough) if options.passthrough else None, options)
-            devices += found
+            gpu_devices, counters = _devices(gpu, _sibling(gpu, passthrough) if options.passthrough else None, options)
+            devices += gpu_devices
             counter_sets += [counters] if counters else []
     if options.passthrough:
-        bound = [each for each in passthrough if each.bound and each.pci.address not in by_address]
-        devices += [passthrough_device(each, options.product_of(each)) for each in bound]
+        bound = [gpu for gpu in passthrough if gpu.bound and gpu.pci.address not in by_address]
+        devices += [passthrough_device(gpu, options.product_of(gpu)) for gpu in bound]
     return ResourcePool(name, devices, counter_sets)
 
 
 def with_numa_lists(pool: ResourcePool, host: Host) -> ResourcePool:
-    """The pool with `numaNode` as a list: the node of the device, then the nearest nodes of its socket (KEP-5491).
+    """Return the pool with `numaNode` as a list: the device's node, then the nearest nodes of its socket (KEP-5491).
 
     So a GPU matches CPUs, memory and NICs on its socket also where a socket has several NUMA nodes.
     """
@@ -112,35 +112,35 @@ def with_numa_lists(pool: ResourcePool, host: Host) -> ResourcePool:
             return device
         return replace(device, attributes={**device.attributes, **numa_list_attribute(node, nodes, topology)})
 
-    return replace(pool, devices=[listed(each) for each in pool.devices])
+    return replace(pool, devices=[listed(device) for device in pool.devices])
 
 
 def without_devices(gpus: Iterable[GpuInfo], pool: ResourcePool) -> Iterator[GpuInfo]:
-    """The GPUs with MIG on that have no device in the pool, because they have no MIG device."""
-    used = {each.attributes.get("parentUUID") for each in pool.devices}
-    used |= {each.attributes.get("uuid") for each in pool.devices}
+    """Yield the GPUs with MIG on that have no device in the pool, because they have no MIG device."""
+    used = {device.attributes.get("parentUUID") for device in pool.devices}
+    used |= {device.attributes.get("uuid") for device in pool.devices}
     yield from (gpu for gpu in gpus if gpu.mig and gpu.uuid not in used)
 
 
 def _devices(
     gpu: GpuInfo, vfio: PassthroughGpu | None, options: PublishOptions
 ) -> tuple[list[Device], CounterSet | None]:
-    foreign = [each for each in gpu.mig_devices if not options.created_by_us(gpu, each)]
+    foreign = [mig for mig in gpu.mig_devices if not options.created_by_us(gpu, mig)]
     possible = list(_possible(gpu, foreign)) if _creates_mig(gpu, options) else []
-    existing = list(_existing(gpu, [each for each in foreign if each.shared] if possible else gpu.mig_devices))
+    existing = list(_existing(gpu, [mig for mig in foreign if mig.shared] if possible else gpu.mig_devices))
     whole = not existing and not foreign and (not gpu.mig or options.mig_turned_on_by_us(gpu))
     counters = gpu_counters(gpu) if possible else _WHOLE
     all_of_it = [CounterConsumption(counter_set_name(gpu.minor), counters)]
     alternatives = bool(possible) or (whole and vfio is not None)
     devices = [_gpu(gpu, all_of_it if alternatives else [], options)] if whole else []
-    devices = [options.sharing.apply(each) for each in [*devices, *possible, *existing]]
+    devices = [options.sharing.apply(device) for device in [*devices, *possible, *existing]]
     if vfio is not None and whole:
         devices.append(replace(passthrough_device(vfio, gpu.product, gpu.uuid), consumes=all_of_it))
     return devices, CounterSet(counter_set_name(gpu.minor), counters) if alternatives else None
 
 
 def _creates_mig(gpu: GpuInfo, options: PublishOptions) -> bool:
-    """Whether MIG devices are created on demand: not in a vGPU guest, and before Hopper only if MIG is on already."""
+    """Return whether MIG devices are created on demand: not in a vGPU guest; before Hopper only if MIG is on."""
     return _divisible(gpu, options) and (gpu.mig or gpu.architecture.toggles_mig_live)
 
 
@@ -150,18 +150,18 @@ def _divisible(gpu: GpuInfo, options: PublishOptions) -> bool:
 
 def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption], options: PublishOptions) -> Device:
     capacity = gpu_capacity(gpu, like_mig=_divisible(gpu, options))
-    hardware = GpuDevice(kind=Kind.GPU, pci_address=gpu.pci_address, uuid=gpu.uuid)
+    hardware = GpuDevice(kind=GpuKind.GPU, pci_address=gpu.pci_address, uuid=gpu.uuid)
     return Device(gpu_name(gpu.minor), gpu_attributes(gpu), capacity, consumes=consumes, hardware=hardware)
 
 
 def _mig(gpu: GpuInfo, profile: MigProfile, placement: Placement, compute: int | None = None) -> GpuDevice:
     place = MigPlace(profile.profile, placement, compute)
     graphics = profile.name.endswith("+gfx")
-    return GpuDevice(kind=Kind.MIG, pci_address=gpu.pci_address, uuid=gpu.uuid, mig=place, graphics=graphics)
+    return GpuDevice(kind=GpuKind.MIG, pci_address=gpu.pci_address, uuid=gpu.uuid, mig=place, graphics=graphics)
 
 
 def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:
-    """Every profile at every placement: small profiles first, and each first where most others still fit beside it.
+    """Yield every profile at every placement: small ones first, and each first where most others still fit beside it.
 
     The scheduler takes the first device that fits, so this order keeps slices free for large profiles. It is the order
     in which NVIDIA's driver itself chooses placements.
@@ -170,11 +170,11 @@ def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device
         (profile, placement)
         for profile in gpu.profiles
         for placement in profile.placements
-        if not any(_blocks(each, profile, placement) for each in foreign)
+        if not any(_blocks(mig, profile, placement) for mig in foreign)
     ]
 
-    def order(one: tuple[MigProfile, Placement]) -> tuple[int, ...]:
-        profile, placement = one
+    def order(device: tuple[MigProfile, Placement]) -> tuple[int, ...]:
+        profile, placement = device
         lost = sum(placement.overlaps(other) for _, other in possible)
         return profile.profile.slices, profile.profile.memory_mib, profile.profile.id, lost, placement.start
 
@@ -189,17 +189,17 @@ def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device
 
 
 def _blocks(mig: MigDeviceInfo, profile: MigProfile, placement: Placement) -> bool:
-    """Whether somebody else's MIG device takes its slices; one with this very profile and placement can be used."""
+    """Return whether a foreign MIG device takes its slices; one with this very profile and placement can be used."""
     same = mig.profile.profile.id == profile.profile.id and mig.placement == placement and not mig.shared
     return mig.placement.overlaps(placement) and not same
 
 
 def _existing(gpu: GpuInfo, devices: Iterable[MigDeviceInfo]) -> Iterator[Device]:
-    """MIG devices as they are; compute instances of one GPU instance have its id in common.
+    """Yield MIG devices as they are; compute instances of one GPU instance have its id in common.
 
     Their memory slices are capacities if the device can have so many: the largest of an RTX PRO 6000 has 12 slices.
     """
-    for mig in (each for each in devices if not each.bare):
+    for mig in (device for device in devices if not device.bare):
         name, compute = mig.profile.name, None
         capacity: dict[str, Capacity | Quantity | int | str] = {**mig_capacity(mig.profile.profile)}
         own: dict[str, AttributeValue] = {}
@@ -219,4 +219,4 @@ def _existing(gpu: GpuInfo, devices: Iterable[MigDeviceInfo]) -> Iterator[Device
 
 
 def _sibling(gpu: GpuInfo, passthrough: Sequence[PassthroughGpu]) -> PassthroughGpu | None:
-    return next((each for each in passthrough if each.pci.address == gpu.pci_address), None)
+    return next((vfio for vfio in passthrough if vfio.pci.address == gpu.pci_address), None)

@@ -26,7 +26,7 @@ _CAPS_DRIVER: Final = "nvidia-caps"
 
 
 def control_nodes(node: NvidiaNode) -> list[DeviceNode]:
-    """What every user of CUDA needs in addition to a GPU; created if missing, as NVIDIA's own programs do."""
+    """Return what every user of CUDA needs beside a GPU; created if missing, as NVIDIA's own programs do."""
     if not all(_exists(node, path) for path in _NEEDED):
         _create_control_nodes(node)
     optional = [_device_node(node, path) for path in _OPTIONAL if _exists(node, path)]
@@ -34,17 +34,17 @@ def control_nodes(node: NvidiaNode) -> list[DeviceNode]:
 
 
 def gpu_nodes(node: NvidiaNode, minor: int) -> list[DeviceNode]:
-    """A GPU, for a container that uses all of it, or that monitors the MIG devices on it."""
+    """Return the node of a GPU, for a container that uses all of it or monitors the MIG devices on it."""
     return [_needed(node, f"/dev/nvidia{minor}")]
 
 
 def mig_nodes(node: NvidiaNode, minor: int, gpu_instance: int, compute_instance: int) -> list[DeviceNode]:
-    """The GPU of a MIG device, and the two capabilities that open this MIG device alone."""
+    """Return the GPU of a MIG device, and the two capabilities that open this MIG device alone."""
     return [*gpu_nodes(node, minor), *mig_capabilities(node.host, minor, gpu_instance, compute_instance)]
 
 
 def monitor_nodes(node: NvidiaNode) -> list[DeviceNode]:
-    """The capability to see all MIG devices, for monitoring; none on a node without MIG."""
+    """Return the capability to see all MIG devices, for monitoring; none on a node without MIG."""
     try:
         return [monitor_capability(node.host)]
     except HardwareError:
@@ -52,7 +52,7 @@ def monitor_nodes(node: NvidiaNode) -> list[DeviceNode]:
 
 
 def graphics_edits(node: NvidiaNode, pci_address: str) -> ContainerEdits:
-    """What draws on a GPU: its DRM nodes, and links to them by PCI address; empty without DRM."""
+    """Return what draws on a GPU: its DRM nodes, and links to them by PCI address; empty without DRM."""
     names = list(_drm_names(node, pci_address))
     hook = find_hook(node)
     hooks = link_hook(hook, dict(_drm_links(node, pci_address, names))) if hook else []
@@ -60,7 +60,7 @@ def graphics_edits(node: NvidiaNode, pci_address: str) -> ContainerEdits:
 
 
 def mig_capabilities(host: Host, minor: int, gpu_instance: int, compute_instance: int) -> list[DeviceNode]:
-    """The capabilities of a GPU instance and of a compute instance in it.
+    """Return the capabilities of a GPU instance and of a compute instance in it.
 
     Raises HardwareError if the instance does not exist, or if the driver reports anything but a minor and a mode.
     """
@@ -69,19 +69,19 @@ def mig_capabilities(host: Host, minor: int, gpu_instance: int, compute_instance
 
 
 def monitor_capability(host: Host) -> DeviceNode:
-    """The capability to see all MIG devices. Raises HardwareError without MIG."""
+    """Return the capability to see all MIG devices. Raises HardwareError without MIG."""
     return _capability(host, host.proc / "driver/nvidia/capabilities/mig/monitor")
 
 
 def _capability(host: Host, access: Path) -> DeviceNode:
-    """The node of a capability, by its numbers: the node on the host appears a moment later and is not needed."""
+    """Return the node of a capability by its numbers: the node on the host appears a moment later and is not needed."""
     lines = read_text(access).splitlines()
     fields = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     try:
         minor, mode = int(fields["DeviceFileMinor"]), int(fields["DeviceFileMode"])
     except (KeyError, ValueError):
-        found = " ".join(lines)
-        raise HardwareError(f"{access}: must have DeviceFileMinor and DeviceFileMode, is {found!r}") from None
+        text = " ".join(lines)
+        raise HardwareError(f"{access}: must have DeviceFileMinor and DeviceFileMode, is {text!r}") from None
     path = f"/dev/{_CAPS_DRIVER}/nvidia-cap{minor}"
     return DeviceNode(path, type="c", major=_caps_major(host), minor=minor, file_mode=mode)
 
@@ -96,7 +96,7 @@ def _caps_major(host: Host) -> int:
 
 
 def _create_control_nodes(node: NvidiaNode) -> None:
-    """The kernel module for unified memory is often loaded only by its first user."""
+    """Create them by nvidia-modprobe: the module for unified memory is often loaded only by its first user."""
     program, *arguments = _MODPROBE
     try:
         node.run(node.driver_command(program, *arguments))
@@ -127,7 +127,7 @@ def _drm_names(node: NvidiaNode, pci_address: str) -> Iterator[str]:
 
 
 def _drm_links(node: NvidiaNode, pci_address: str, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Links by udev's names, such as `/dev/dri/by-path/pci-0000:65:00.0-card`, each with its target."""
+    """Yield links by udev's names, such as `/dev/dri/by-path/pci-0000:65:00.0-card`, each with its target."""
     for kind in ("card", "render"):
         name = f"pci-{pci_address}-{kind}"
         path = node.local("/dev/dri/by-path") / name

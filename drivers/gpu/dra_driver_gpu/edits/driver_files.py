@@ -64,87 +64,87 @@ _NEW_SUBCOMMANDS: Final = frozenset(
 
 
 def driver_edits(node: NvidiaNode, version: str) -> ContainerEdits:
-    """Mounts, hooks and environment of the driver with this version."""
-    found = find_libraries(node.driver_root, version)
+    """Return mounts, hooks and environment of the driver with this version."""
+    libraries = find_libraries(node.driver_root, version)
     hook = find_hook(node)
-    placed = {f"/{path}": path for path in found.libraries} if hook else found.for_loaders(platform.machine())
-    targets = {**placed, **{f"/{path}": path for path in found.modules}}
+    placed = {f"/{path}": path for path in libraries.libraries} if hook else libraries.for_loaders(platform.machine())
+    targets = {**placed, **{f"/{path}": path for path in libraries.modules}}
     mounts = [_mount(node, path, target) for target, path in targets.items()]
     mounts += [*_programs(node), *_data(node), *_firmware(node, version), *_sockets(node)]
-    cuda = dict.fromkeys(str(PurePosixPath(each).parent) for each in placed if "/libcuda.so." in each)
+    cuda = dict.fromkeys(str(PurePosixPath(path).parent) for path in placed if "/libcuda.so." in path)
     env = {"NVIDIA_CTK_LIBCUDA_DIR": ":".join(cuda)} if cuda else {}
-    return ContainerEdits(mounts=mounts, env=env, hooks=list(_hooks(node, hook, found, version)) if hook else [])
+    return ContainerEdits(mounts=mounts, env=env, hooks=list(_hooks(node, hook, libraries, version)) if hook else [])
 
 
 def find_hook(node: NvidiaNode) -> str | None:
     """`nvidia-cdi-hook` as a path of the host: as set, or found in the driver root or on the host; None if missing."""
     if node.settings.cdi_hook:
         return node.settings.cdi_hook
-    if (found := node.program(_HOOK)) is not None:
-        return node.host_path(found)
+    if (program := node.program(_HOOK)) is not None:
+        return node.host_path(program)
     return next((path for path in _HOOK_PATHS if node.local(path).is_file()), None)
 
 
 def link_hook(hook: str, links: Mapping[str, str]) -> list[OciHook]:
-    """The hook that creates links in a container, each path with its target; none if there is no link."""
+    """Return the hook that creates links in a container, each path with its target; none if there is no link."""
     arguments = [argument for link, target in links.items() for argument in ("--link", f"{target}::{link}")]
     return [OciHook("createContainer", hook, [_HOOK, "create-symlinks", *arguments])] if arguments else []
 
 
-def _hooks(node: NvidiaNode, hook: str, found: DriverLibraries, version: str) -> Iterator[OciHook]:
-    """The hooks for a container with these libraries.
+def _hooks(node: NvidiaNode, hook: str, libraries: DriverLibraries, version: str) -> Iterator[OciHook]:
+    """Yield the hooks for a container with these libraries.
 
     The program belongs to the node and may be older than this driver. A subcommand that it does not know would keep the
     container from starting, so only subcommands that it has are used.
     """
     calls = [
         ["enable-cuda-compat", f"--host-driver-version={version}"],
-        ["update-ldcache", *(argument for each in found.directories for argument in ("--folder", each))],
+        ["update-ldcache", *(argument for directory in libraries.directories for argument in ("--folder", directory))],
         ["disable-device-node-modification"],
         ["update-application-profile"],
     ]
     known = _subcommands(node, hook)
-    yield from link_hook(hook, expected_links(found, version))
+    yield from link_hook(hook, expected_links(libraries, version))
     for name, *arguments in calls:
         if name in known and (arguments or name not in _OLD_SUBCOMMANDS):
             yield OciHook("createContainer", hook, [_HOOK, name, *arguments])
 
 
 def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:
-    """The subcommands of the program; if it cannot be read, those that every version has."""
-    found: frozenset[str] = frozenset()
+    """Return the subcommands of the program; if it cannot be read, those that every version has."""
+    newer: frozenset[str] = frozenset()
     # The container of the toolkit puts a script in front of the program.
     for path in (follow(node.root, hook), follow(node.root, f"{hook}.real")):
         try:
             status = path.stat()
-            found |= _new_subcommands(path, status.st_mtime_ns, status.st_size)
+            newer |= _new_subcommands(path, status.st_mtime_ns, status.st_size)
         except OSError:
             continue
-    return _OLD_SUBCOMMANDS | found
+    return _OLD_SUBCOMMANDS | newer
 
 
 @lru_cache(maxsize=8)
 def _new_subcommands(path: Path, _changed: int, _size: int) -> frozenset[str]:
-    """The newer subcommands whose names a program contains; read again only if the file has changed."""
+    """Return the newer subcommands whose names a program contains; read again only if the file has changed."""
     content = path.read_bytes()
     return frozenset(name for name in _NEW_SUBCOMMANDS if name.encode() in content)
 
 
 def _programs(node: NvidiaNode) -> Iterator[Mount]:
-    """Programs under the name by which they are found, which may be a link to another file.
+    """Yield programs under the name by which they are found, which may be a link to another file.
 
     A program from a directory that images do not search is mounted in `/usr/bin`.
     """
     root = node.driver_root
     for name in _PROGRAMS:
-        if (found := _program(root, name)) is not None:
-            directory, real = found
+        if (program := _program(root, name)) is not None:
+            directory, real = program
             target = directory if directory in _SEARCHED else "usr/bin"
             yield Mount(node.host_path(real), f"/{target}/{name}", _READ_ONLY)
 
 
 def _program(root: Path, name: str) -> tuple[str, Path] | None:
-    """The directory in which a program is found, and its file; None if there is none that a container can run.
+    """Return the directory in which a program is found, and its file; None if there is none that a container can run.
 
     A program of a Nix store runs only on the host: its loader is in the store as well. A script is the answer if there
     is nothing else: it often starts the program in another directory of the host, which a container does not have.
@@ -183,14 +183,14 @@ def _firmware(node: NvidiaNode, version: str) -> Iterator[Mount]:
 
 
 def _sockets(node: NvidiaNode) -> Iterator[Mount]:
-    """Sockets of daemons in the driver's container, or else on the host."""
+    """Yield sockets of daemons in the driver's container, or else on the host."""
     for path in _SOCKETS:
-        if (found := follow(node.driver_root, path)).exists():
-            yield Mount(node.host_path(found), f"/{path}", _SOCKET_OPTIONS)
+        if (socket := follow(node.driver_root, path)).exists():
+            yield Mount(node.host_path(socket), f"/{path}", _SOCKET_OPTIONS)
         elif node.local(f"/{path}").exists():
             yield Mount(f"/{path}", f"/{path}", _SOCKET_OPTIONS)
 
 
 def _mount(node: NvidiaNode, path: Path, target: str) -> Mount:
-    """A file, by its path below the driver root, at a path in the container."""
+    """Mount a file, by its path below the driver root, at a path in the container."""
     return Mount(f"{node.settings.driver_root.rstrip('/')}/{path}", target, _READ_ONLY)

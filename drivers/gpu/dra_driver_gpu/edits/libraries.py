@@ -65,7 +65,7 @@ class DriverLibraries:
     links: Mapping[Path, Path]
 
     def for_loaders(self, machine: str) -> dict[str, Path]:
-        """Each path in a container at which loaders without a cache find a library, and that library.
+        """Return each path in a container at which loaders without a cache find a library, and that library.
 
         machine: the machine's name for the kernel, such as `x86_64`.
         """
@@ -83,31 +83,31 @@ class DriverLibraries:
 
 
 def find_libraries(root: Path, version: str) -> DriverLibraries:
-    """The libraries of a driver version below a driver root."""
+    """Return the libraries of a driver version below a driver root."""
     directories = list(_directories(root, _SUBDIRECTORIES))
     libraries = list(dict.fromkeys(_libraries(root, directories, version)))
     modules = list(_libraries(root, _directories(root, _XORG), version))
     return DriverLibraries(libraries, modules, dict(_links(root, directories, frozenset(libraries))))
 
 
-def expected_links(found: DriverLibraries, version: str) -> dict[str, str]:
-    """The links that a container with these libraries needs, each with its target.
+def expected_links(libraries: DriverLibraries, version: str) -> dict[str, str]:
+    """Return the links that a container with these libraries needs, each with its target.
 
     Of the links in the driver root, those without a version are included, such as libnvcuvid.so.
     """
-    own = {f"/{link}": _target(link, library) for link, library in found.links.items() if link.suffix == ".so"}
-    files = (PurePosixPath("/", path) for path in (*found.libraries, *found.modules))
+    own = {f"/{link}": _target(link, library) for link, library in libraries.links.items() if link.suffix == ".so"}
+    files = (PurePosixPath("/", path) for path in (*libraries.libraries, *libraries.modules))
     return own | dict(link for path in files for link in _expected(path, version))
 
 
 def _directories(root: Path, subdirectories: Sequence[str]) -> Iterator[Path]:
-    """Each directory once: /lib64 is often a link to /usr/lib64."""
-    found = (follow(root, Path(each, name)) for each in LIBRARY_DIRS for name in subdirectories)
-    yield from (each for each in dict.fromkeys(found) if each.is_dir())
+    """Yield each directory once: /lib64 is often a link to /usr/lib64."""
+    directories = (follow(root, Path(directory, name)) for directory in LIBRARY_DIRS for name in subdirectories)
+    yield from (directory for directory in dict.fromkeys(directories) if directory.is_dir())
 
 
 def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterator[Path]:
-    """Regular files, and the targets of links that have the same name: NixOS links to files in its store.
+    """Yield regular files, and the targets of links that have the same name: NixOS links to files in its store.
 
     Another link would be mounted as its target, under the name of the link. Libraries for 32-bit programs are left out:
     other distributions have 64-bit libraries at the same path.
@@ -126,7 +126,7 @@ def _is_32_bit(path: Path) -> bool:
 
 
 def _links(root: Path, directories: Iterable[Path], libraries: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
-    """The links that lead to a library, such as libcuda.so.1, each with its library."""
+    """Yield the links that lead to a library, such as libcuda.so.1, each with its library."""
     for directory in directories:
         inner = directory.relative_to(root)
         targets = {
@@ -143,7 +143,7 @@ def _is_library_link(entry: os.DirEntry[str]) -> bool:
 
 
 def _led_to(root: Path, directory: Path, name: str, targets: Mapping[str, str]) -> Path | None:
-    """Where a link of a directory leads; None if there is no file.
+    """Return where a link of a directory leads; None if there is no file.
 
     A directory of libraries has hundreds of links, nearly all of them to names beside them, which need no other look.
     """

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from dra_driver_gpu.nvml.api import Event, EventSet, Gpu, Nvml
+from dra_driver_gpu.nvml.api import EventSet, Gpu, Nvml, NvmlEvent
 from dra_driver_gpu.nvml.errors import NvmlError
 from dra_driver_gpu.nvml.values import EventType
 
@@ -42,7 +42,7 @@ _MEANINGS: Final = {
 
 
 def describe_xid(xid: int) -> str:
-    """An XID in words, such as `XID 79 (the GPU has fallen off the bus)`."""
+    """Put an XID in words, such as `XID 79 (the GPU has fallen off the bus)`."""
     meaning = _MEANINGS.get(xid)
     return f"XID {xid} ({meaning})" if meaning else f"XID {xid}"
 
@@ -72,8 +72,8 @@ class EventListener:
                 self._register(self._set, uuid, gpu)
         self._without_events &= gpus.keys()
 
-    def wait(self, milliseconds: int) -> Event | None:
-        """The next event; None on timeout, and at once if `active` is false.
+    def wait(self, milliseconds: int) -> NvmlEvent | None:
+        """Return the next event; None on timeout, and at once if `active` is false.
 
         Raises NvmlError, GpuIsLostError among them; then the set has been freed.
         """

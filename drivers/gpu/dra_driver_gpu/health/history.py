@@ -135,7 +135,7 @@ class GpuHistory:
         self._failed_once = True
 
     def problems(self, part: Units) -> Iterator[str]:
-        """What makes a part unhealthy, the worst first; nothing if it is healthy."""
+        """Yield what makes a part unhealthy, the worst first; nothing if it is healthy."""
         if self.reach is Reachability.LOST:
             yield "the GPU is lost"
         if self.reach is Reachability.RESET:
@@ -149,19 +149,19 @@ class GpuHistory:
         yield from self._faults.faults(part)
 
     def taints(self, part: Units) -> list[str]:
-        """The taints of a part that tolerations name; none if it is unhealthy for another reason alone."""
+        """Return the taints of a part that tolerations name; none if it is unhealthy for another reason alone."""
         xids = sorted({self._xids[what] for what in self._faults.kinds(part) if what in self._xids})
         lost = [GPU_LOST] if self.reach is Reachability.LOST else []
         return [*lost, *(f"{XID}={number}" for number in xids)]
 
     def remarks(self) -> Iterator[str]:
-        """What is worth reporting of a healthy GPU."""
+        """Yield what is worth reporting of a healthy GPU."""
         yield from self._faults.remarks()
         if self._corrected:
             yield f"corrected memory errors: {self._corrected}"
 
     def _recovered(self) -> None:
-        """The GPU was reset: earlier faults say nothing about it any more."""
+        """Forget earlier faults: they say nothing about a GPU that was reset."""
         self._faults.clear()
         self._rows = None
         self._unexplained_rise = self._explained_by_event = False
@@ -172,7 +172,7 @@ class GpuHistory:
         self._action = action
 
     def _count(self, count: int, now: float) -> None:
-        """A rise that no event explains until the next reading is an error of the whole GPU."""
+        """Take a rise that no event explains until the next reading as an error of the whole GPU."""
         known = self._uncorrected
         trusted = self._trust_counters or self._action is not None
         if known is None:  # errors from before the start count unless the driver says that all is well

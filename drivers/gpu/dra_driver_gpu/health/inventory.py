@@ -49,28 +49,28 @@ class WatchedGpus:
         self._due = float("-inf")
 
     def look(self, nvml: Nvml, host: Host) -> dict[str, Gpu]:
-        """The GPUs that answer, by UUID. Reads all of them again if one came, went or changed, or if it is time.
+        """Return the GPUs that answer, by UUID; read all of them again if one came, went or changed, or if it is time.
 
         Raises NvmlError if the library itself fails.
         """
-        found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, self._optional))
+        states, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, self._optional))
         for index, error in errors.items():
             log.debug("the GPU with index %d does not answer: %s", index, error)
-        seen = frozenset((each.uuid, each.minor, each.mig) for each in found.values())
+        seen = frozenset((state.uuid, state.minor, state.mig) for state in states.values())
         if seen != self._seen or self._clock() >= self._due:
             self._survey(nvml, host)
             self._seen, self._due = seen, self._clock() + self._survey_seconds
-        return {each.uuid: each.gpu for each in found.values()}
+        return {state.uuid: state.gpu for state in states.values()}
 
     def look_without_nvml(self, host: Host) -> None:
         """Find out from sysfs which GPUs are bound to VFIO."""
-        found = read_passthrough(host) if self._options.passthrough else ()
-        passthrough = [gpu for gpu in found if self._accepts(gpu)]
+        gpus_seen = read_passthrough(host) if self._options.passthrough else ()
+        passthrough = [gpu for gpu in gpus_seen if self._accepts(gpu)]
         gpus = sorted(self.gpus.values(), key=lambda gpu: gpu.minor)
         self.devices = make_pool("", gpus, passthrough, self._options).devices
 
     def why_missing(self, nvml: Nvml, uuid: str, host: Host) -> tuple[Reachability, str]:
-        """Why a GPU does not answer, and in which words NVML says so."""
+        """Return why a GPU does not answer, and in which words NVML says so."""
         try:
             nvml.device_by_uuid(uuid).minor_number()
         except GpuIsLostError as error:
@@ -84,31 +84,31 @@ class WatchedGpus:
         return Reachability.UNREADABLE, "it answers only sometimes"
 
     def why_missing_without_nvml(self, uuid: str, host: Host) -> tuple[Reachability, str]:
-        """Whether a GPU is with a virtual machine, on a node without NVIDIA driver."""
+        """Return whether a GPU is with a virtual machine, on a node without NVIDIA driver."""
         reach = Reachability.AWAY if self._is_away(uuid, host) else Reachability.UNREADABLE
         return reach, "there is no NVIDIA driver"
 
     def units_of_instance(self, uuid: str, gpu_instance: int) -> Units | None:
-        """The memory slices that a GPU instance had when its GPU was last read."""
+        """Return the memory slices that a GPU instance had when its GPU was last read."""
         devices = self.gpus[uuid].mig_devices if uuid in self.gpus else ()
-        return next((slice_units(each.placement) for each in devices if each.gpu_instance == gpu_instance), None)
+        return next((slice_units(mig.placement) for mig in devices if mig.gpu_instance == gpu_instance), None)
 
     def place_of(self, uuid: str) -> tuple[str, Units] | None:
-        """The GPU, and the part of it, that the GPU or MIG device with this UUID is."""
+        """Return the GPU, and the part of it, that the GPU or MIG device with this UUID is."""
         if uuid in self.gpus:
             return uuid, Units()
-        devices = ((gpu.uuid, each) for gpu in self.gpus.values() for each in gpu.mig_devices)
-        return next(((gpu, slice_units(each.placement)) for gpu, each in devices if each.uuid == uuid), None)
+        devices = ((gpu.uuid, mig) for gpu in self.gpus.values() for mig in gpu.mig_devices)
+        return next(((gpu, slice_units(mig.placement)) for gpu, mig in devices if mig.uuid == uuid), None)
 
     def _survey(self, nvml: Nvml, host: Host) -> None:
         for gpu in read_inventory(nvml, host, self._optional).gpus:
             # A GPU that was reset may have another minor number, which may have been that of the GPU before it.
-            self.gpus = {uuid: each for uuid, each in self.gpus.items() if each.pci_address != gpu.pci_address}
+            self.gpus = {uuid: known for uuid, known in self.gpus.items() if known.pci_address != gpu.pci_address}
             self.gpus[gpu.uuid] = gpu
         self.look_without_nvml(host)
 
     def _is_away(self, uuid: str, host: Host) -> bool:
-        """Whether the GPU has another kernel driver than NVIDIA's, or none, as in the middle of a change."""
+        """Return whether the GPU has another kernel driver than NVIDIA's, or none, as in the middle of a change."""
         try:
             return uuid in self.gpus and read_pci_device(host, self.gpus[uuid].pci_address).driver != _KERNEL_DRIVER
         except HardwareError:

@@ -10,12 +10,12 @@ from threading import Event as StopEvent
 from typing import Final
 
 from dra_driver_gpu.describe import PublishOptions
-from dra_driver_gpu.describe.devices import GpuDevice, Kind, slice_units
+from dra_driver_gpu.describe.devices import GpuDevice, GpuKind, slice_units
 from dra_driver_gpu.describe.passthrough import PassthroughGpu
 from dra_driver_gpu.health.events import BENIGN_XIDS, EventListener, describe_xid
 from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, Reachability, read
 from dra_driver_gpu.health.inventory import WatchedGpus
-from dra_driver_gpu.nvml.api import Event, Gpu, Nvml
+from dra_driver_gpu.nvml.api import Gpu, Nvml, NvmlEvent
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibrary
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
@@ -46,11 +46,11 @@ class HealthRules:
     trust_counters: bool = True
 
     def is_benign(self, xid: int) -> bool:
-        """Whether this XID is the fault of a program, not of the GPU."""
+        """Return whether this XID is the fault of a program, not of the GPU."""
         return xid in BENIGN_XIDS or xid in self.also_benign
 
 
-class HealthMonitor:
+class GpuHealthMonitor:
     """The health of a node's GPUs. It is kept from one call of `watch` to the next; only one may run at a time.
 
     `options` are what the node publishes; of GPUs that are bound to VFIO, those that `accepts` takes. `troubles` says
@@ -76,7 +76,7 @@ class HealthMonitor:
         self._complaint = ""
 
     def watch(self, node: Node, stop: StopEvent) -> Iterator[list[DeviceHealth]]:
-        """All devices, at every change and every few seconds, until `stop` is set: what `dra_device_health` yields.
+        """Yield all devices at every change and every few seconds until `stop` is set, as `dra_device_health` does.
 
         If NVML fails it goes on with what it can read; a device about which nothing is known is Unknown.
         """
@@ -172,12 +172,12 @@ class HealthMonitor:
                 stop.wait(min(left, _STOP_SECONDS))
 
     def _throttle(self, stop: StopEvent, left: float) -> None:
-        """NVML answers GPU_IS_LOST for as long as a GPU is: read at once which one it is, but only the first time."""
+        """Read at once which GPU is lost, but only the first time: NVML answers GPU_IS_LOST for as long as one is."""
         if self._lost_before:
             stop.wait(left)
         self._lost_before = not self._lost_before
 
-    def _record(self, event: Event) -> bool:
+    def _record(self, event: NvmlEvent) -> bool:
         """Record an event; True if it makes a device unhealthy that was not.
 
         An event that repeats is only counted: a storm of events must not be a storm of readings or of log lines.
@@ -202,8 +202,8 @@ class HealthMonitor:
         log.log(level, "GPU %s: %s", uuid, what)
         return worse
 
-    def _units(self, uuid: str, event: Event) -> Units:
-        """The slices of the MIG device of an event, which may be newer than the last reading; else the whole GPU."""
+    def _units(self, uuid: str, event: NvmlEvent) -> Units:
+        """Return the slices of an event's MIG device, which may be newer than the last reading; else the whole GPU."""
         if event.gpu_instance_id == WHOLE_GPU:
             return Units()
         try:
@@ -218,12 +218,12 @@ class HealthMonitor:
         return [health for device in self._watched.devices if (health := self._health(device)) is not None]
 
     def _health(self, device: Device) -> DeviceHealth | None:
-        """The health of a device; None if it cannot be used because its GPU is with a virtual machine."""
+        """Return the health of a device; None if it cannot be used because its GPU is with a virtual machine."""
         hardware: GpuDevice = device.hardware
         history, units = self._histories.get(hardware.uuid), hardware.units
         if history is None:  # it was bound to VFIO before the start
             return _health(device, HealthStatus.HEALTHY, "")
-        if history.reach is Reachability.AWAY and hardware.kind is not Kind.VFIO:
+        if history.reach is Reachability.AWAY and hardware.kind is not GpuKind.VFIO:
             return None
         if problems := [*history.problems(units), *self._other_troubles(hardware)]:
             return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems), history.taints(units))
@@ -232,9 +232,9 @@ class HealthMonitor:
         return _health(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
 
     def _other_troubles(self, device: GpuDevice) -> Iterator[str]:
-        """Troubles of the device itself, not of others on the same part of the GPU."""
+        """Yield troubles of the device itself, not of others on the same part of the GPU."""
         for uuid, trouble in self._troubles().items():
-            if device.kind is not Kind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
+            if device.kind is not GpuKind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
                 yield trouble
 
 

@@ -3,20 +3,19 @@
 from dra_driver_gpu.nvml.api import (
     ComputeInstance,
     ComputeInstanceInfo,
-    Event,
     EventSet,
     Gpu,
     GpuInstance,
     GpuInstanceInfo,
     MigDevice,
     Nvml,
+    NvmlEvent,
 )
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
 
 __all__ = [
     "ComputeInstance",
     "ComputeInstanceInfo",
-    "Event",
     "EventSet",
     "Gpu",
     "GpuInstance",
@@ -24,5 +23,6 @@ __all__ = [
     "MigDevice",
     "Nvml",
     "NvmlError",
+    "NvmlEvent",
     "ReturnCode",
 ]

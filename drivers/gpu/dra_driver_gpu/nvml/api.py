@@ -29,9 +29,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -120,8 +120,8 @@ class Gpu(Protocol):
     def set_persistence_mode(self, on: bool) -> None:
         """`nvmlDeviceSetPersistenceMode`. Raises NotSupportedError."""
 
-    def processes(self) -> list[Process]:
-        """Compute, graphics and MPS processes, each pid once.
+    def processes(self) -> list[GpuProcess]:
+        """Return compute, graphics and MPS processes, each pid once.
 
         `nvmlDeviceGet{Compute,Graphics,MPSCompute}RunningProcesses_v3`. A caller that may not see the processes of
         other containers gets none of them.
@@ -268,7 +268,7 @@ class ComputeInstance(Protocol):
 
 
 @dataclass(frozen=True)
-class Event:
+class NvmlEvent:
     """Something that happened on a GPU (`nvmlEventData_t`).
 
     gpu: the physical GPU.
@@ -294,7 +294,7 @@ class EventSet(Protocol):
         Raises NotSupportedError if the GPU does not support one of `types`.
         """
 
-    def wait(self, timeout_ms: int) -> Event | None:
+    def wait(self, timeout_ms: int) -> NvmlEvent | None:
         """`nvmlEventSetWait_v2`: the oldest event; None if there is none within `timeout_ms`.
 
         Raises GpuIsLostError as long as a registered GPU is lost; NVML does not say which one.

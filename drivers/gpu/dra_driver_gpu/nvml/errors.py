@@ -161,9 +161,9 @@ class InsufficientResourcesError(NvmlError):
     return_code = ReturnCode.INSUFFICIENT_RESOURCES
 
 
-_CLASSES: Final = {each.return_code: each for each in NvmlError.__subclasses__()}
+_CLASSES: Final = {subclass.return_code: subclass for subclass in NvmlError.__subclasses__()}
 
 
 def error_of(call: str, code: int, detail: str = "") -> NvmlError:
-    """The exception for return code `code` of NVML function `call`; `detail` replaces the standard text."""
+    """Return the exception for return code `code` of NVML function `call`; `detail` replaces the standard text."""
     return _CLASSES.get(code, NvmlError)(call, code, detail)

@@ -101,7 +101,7 @@ class NvmlLibraries:
         self._libraries: dict[Path, NvmlLibrary] = {}
 
     def of(self, root: Path) -> NvmlLibrary:
-        """The library of the node with this root; always the same object."""
+        """Return the library of the node with this root; always the same object."""
         with self._lock:
             if root not in self._libraries:
                 self._libraries[root] = NvmlLibrary(self._make(root))

@@ -77,7 +77,7 @@ class Placement:
     size: int
 
     def overlaps(self, other: Placement) -> bool:
-        """Whether both have a slice in common."""
+        """Return whether both have a slice in common."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 
@@ -186,7 +186,7 @@ _SUFFIXES: Final = {
 
 
 def profile_name(profile: GpuInstanceProfile, total_bytes: int, compute_slices: int | None = None) -> str:
-    """The name of a profile on a GPU with this much memory, as nvidia-smi and the attribute `profile` write it.
+    """Return the name of a profile on a GPU with this much memory, as nvidia-smi and the attribute `profile` write it.
 
     The gigabytes are the GPU's memory, rounded up to whole GiB, times the profile's share in eighths. If
     `compute_slices` differs from the profile's own, the name is that of a smaller compute instance: `1c.3g.20gb`.

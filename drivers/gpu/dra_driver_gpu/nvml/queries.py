@@ -27,7 +27,7 @@ from dra_driver_gpu.nvml.mig import (
     GpuInstanceProfile,
     GpuInstanceProfileKind,
 )
-from dra_driver_gpu.nvml.values import Process
+from dra_driver_gpu.nvml.values import GpuProcess
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,7 +49,7 @@ _UNREACHABLE: Final = frozenset(
 def ask_each_gpu(
     nvml: Nvml, ask: Callable[[Gpu], T], indices: Iterable[int] | None = None
 ) -> tuple[dict[int, T], dict[int, NvmlError]]:
-    """The answers of all GPUs by index, and the errors of those that failed: one failure hides no other GPU.
+    """Return the answers of all GPUs by index, and the errors of those that failed: one failure hides no other GPU.
 
     With `indices` only these GPUs are asked. Raises NvmlError if the library itself fails.
     """
@@ -64,7 +64,7 @@ def ask_each_gpu(
 
 
 def ask_offered(ask: Callable[[], T]) -> T | None:
-    """An answer; None if GPU or driver do not offer it. Raises every other NvmlError."""
+    """Return an answer; None if GPU or driver do not offer it. Raises every other NvmlError."""
     try:
         return ask()
     except (NotSupportedError, FunctionNotFoundError):
@@ -85,13 +85,13 @@ class OptionalQueries:
         self._logged: set[tuple[str, str]] = set()
 
     def for_one_reading(self) -> OptionalQueries:
-        """The same queries with an empty `failed`; what was logged before is not logged again."""
-        found = copy(self)
-        found.failed = set()
-        return found
+        """Return the same queries with an empty `failed`; what was logged before is not logged again."""
+        queries = copy(self)
+        queries.failed = set()
+        return queries
 
     def ask(self, gpu: str, query: Callable[[], T]) -> T | None:
-        """The answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
+        """Return the answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
 
         Raises GpuIsLostError, ResetRequiredError, and NvmlError if the driver cannot be reached.
         """
@@ -109,70 +109,70 @@ class OptionalQueries:
             return None
 
     def mig_enabled(self, uuid: str, gpu: Gpu) -> bool:
-        """Whether MIG is on. If the mode cannot be read, whether the GPU can have MIG devices now."""
+        """Return whether MIG is on. If the mode cannot be read, whether the GPU can have MIG devices now."""
         mode = self.ask(uuid, gpu.mig_mode)
         return mode.current if mode is not None else bool(self.ask(uuid, gpu.max_mig_devices))
 
     def profiles(self, uuid: str, gpu: Gpu) -> Iterator[GpuInstanceProfile]:
-        """The profiles of GPU instances that can be read."""
+        """Yield the profiles of GPU instances that can be read."""
         for kind in GpuInstanceProfileKind:
             profile = self.ask(uuid, partial(gpu.gpu_instance_profile, kind))
             if profile is not None:
                 yield profile
 
     def instances(self, uuid: str, gpu: Gpu, profile: int) -> list[GpuInstance]:
-        """The GPU instances of a profile; none if they cannot be read."""
+        """Return the GPU instances of a profile; none if they cannot be read."""
         return self.ask(uuid, partial(gpu.gpu_instances, profile)) or []
 
     def mig_devices(self, uuid: str, gpu: Gpu) -> list[MigDevice]:
-        """The MIG devices of a GPU by index, without those that cannot be read."""
+        """Return the MIG devices of a GPU by index, without those that cannot be read."""
         indices = range(self.ask(uuid, gpu.max_mig_devices) or 0)
-        found = (self.ask(uuid, partial(gpu.mig_device, index)) for index in indices)
-        return [device for device in found if device is not None]
+        devices = (self.ask(uuid, partial(gpu.mig_device, index)) for index in indices)
+        return [device for device in devices if device is not None]
 
 
 def mig_enabled(gpu: Gpu) -> bool:
-    """Whether MIG is on; False if GPU or driver lack MIG."""
+    """Return whether MIG is on; False if GPU or driver lack MIG."""
     mode = ask_offered(gpu.mig_mode)
     return mode is not None and mode.current
 
 
 def gpu_instance_profiles(gpu: Gpu) -> list[GpuInstanceProfile]:
-    """The profiles that a GPU offers, MIG on or off; none if it has no MIG."""
-    found = []
+    """Return the profiles that a GPU offers, MIG on or off; none if it has no MIG."""
+    profiles = []
     for kind in GpuInstanceProfileKind:
         try:
-            found.append(gpu.gpu_instance_profile(kind))
+            profiles.append(gpu.gpu_instance_profile(kind))
         except _NOT_OFFERED:
             continue
-    return found
+    return profiles
 
 
 def gpu_instances(gpu: Gpu) -> list[GpuInstance]:
-    """All GPU instances, also those without a compute instance, which no MIG device shows; none if MIG is off."""
+    """Return all GPU instances, also those without compute instance, which no MIG device shows; none with MIG off."""
     if not mig_enabled(gpu):
         return []
     return [instance for profile in gpu_instance_profiles(gpu) for instance in gpu.gpu_instances(profile.id)]
 
 
 def compute_instance_profiles(instance: GpuInstance) -> list[ComputeInstanceProfile]:
-    """The profiles that a GPU instance offers."""
-    found = []
+    """Return the profiles that a GPU instance offers."""
+    profiles = []
     for kind in ComputeInstanceProfileKind:
         try:
-            found.append(instance.compute_instance_profile(kind))
+            profiles.append(instance.compute_instance_profile(kind))
         except _NOT_OFFERED:
             continue
-    return found
+    return profiles
 
 
 def compute_instances(instance: GpuInstance) -> list[ComputeInstance]:
-    """All compute instances of a GPU instance."""
+    """Return all compute instances of a GPU instance."""
     profiles = compute_instance_profiles(instance)
     return [compute for profile in profiles for compute in instance.compute_instances(profile.id)]
 
 
-def merge_processes(*lists: Callable[[], list[Process]]) -> list[Process]:
-    """The processes of all lists, each pid once; a list that GPU or driver do not keep counts as empty."""
-    found = {process.pid: process for ask in lists for process in ask_offered(ask) or ()}
-    return list(found.values())
+def merge_processes(*lists: Callable[[], list[GpuProcess]]) -> list[GpuProcess]:
+    """Return the processes of all lists, each pid once; a list that GPU or driver do not keep counts as empty."""
+    processes = {process.pid: process for ask in lists for process in ask_offered(ask) or ()}
+    return list(processes.values())

@@ -165,7 +165,7 @@ class PciInfo:
 
 
 @dataclass(frozen=True)
-class Process:
+class GpuProcess:
     """A process with a context on the GPU (`nvmlProcessInfo_t`).
 
     pid: its process id.

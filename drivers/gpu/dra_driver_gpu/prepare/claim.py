@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.edits import device_nodes
 from dra_driver_gpu.edits.driver_files import driver_edits
 from dra_driver_gpu.gpu_record import FABRIC_STEP, JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
@@ -75,18 +75,18 @@ class ReadyDevice:
         if self.mig:
             data |= {"uuid": self.mig.uuid, "gi": self.mig.gpu_instance, "ci": self.mig.compute_instance}
         if self.uuid:
-            data["parentUUID" if self.planned.kind is Kind.MIG else "uuid"] = self.uuid
+            data["parentUUID" if self.planned.kind is GpuKind.MIG else "uuid"] = self.uuid
         return data
 
     def edits(self, node: NvidiaNode, daemon_id: str | None) -> ContainerEdits:
-        """What containers get for this device, without what they need once for all their GPUs."""
-        if self.planned.kind is Kind.VFIO:
+        """Return what containers get for this device, without what they need once for all their GPUs."""
+        if self.planned.kind is GpuKind.VFIO:
             config = self.planned.config
             iommu = config.iommu if isinstance(config, VfioDeviceConfig) else Iommu()
             return _VOID + ContainerEdits(device_nodes=iommu.device_nodes(node, self.vfio))
         monitor = device_nodes.monitor_nodes(node) if self.planned.admin else []
         edits = ContainerEdits(device_nodes=[*self._own_nodes(node), *monitor])
-        if self.planned.hardware.graphics and (self.mig or self.planned.kind is Kind.GPU):
+        if self.planned.hardware.graphics and (self.mig or self.planned.kind is GpuKind.GPU):
             edits += device_nodes.graphics_edits(node, self.address)
         return edits + client_edits(node, daemon_id) if daemon_id else edits
 
@@ -104,30 +104,32 @@ def prepare(node: NvidiaNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     plan = make_plan(claim)
     _check_mps(node, plan)
     ready = [*_to_vfio(node, claim, plan)]
-    others = [each for each in plan if each.kind is not Kind.VFIO]
+    others = [planned for planned in plan if planned.kind is not GpuKind.VFIO]
     once = ContainerEdits()
     daemons: dict[int, str] = {}
     if others:
         with node.nvml() as nvml:
             version = nvml.driver_version()
-            ready += [_set_up(node, nvml, claim, each) for each in others]
+            ready += [_set_up(node, nvml, claim, planned) for planned in others]
         daemons = _start_daemons(node, claim, ready)
         once = _VOID + ContainerEdits(device_nodes=device_nodes.control_nodes(node)) + driver_edits(node, version)
     equipped: set[str] = set()
-    for each in ready:
-        edits = each.edits(node, daemons.get(id(each.planned)))
-        device = each.planned.device
-        if each.uuid and device.base_request not in equipped:  # a container gets all devices of a request
+    for ready_device in ready:
+        edits = ready_device.edits(node, daemons.get(id(ready_device.planned)))
+        device = ready_device.planned.device
+        if ready_device.uuid and device.base_request not in equipped:  # a container gets all devices of a request
             equipped.add(device.base_request)
             edits = once + edits
-        yield device.prepared(edits, data=each.data)
+        yield device.prepared(edits, data=ready_device.data)
 
 
 def _check_mps(node: NvidiaNode, plan: Sequence[PlannedDevice]) -> None:
-    shared = [each for each in plan if each.mps is not None]
+    shared = [planned for planned in plan if planned.mps is not None]
     if shared and not node.settings.mps:
         raise PermanentError(f"device {shared[0].device.name}: MPS is disabled on this node (DRA_GPU_MPS)")
-    mig = Counter(each.device.base_request for each in shared if each.kind is Kind.MIG and not each.admin)
+    mig = Counter(
+        planned.device.base_request for planned in shared if planned.kind is GpuKind.MIG and not planned.admin
+    )
     for request, count in mig.items():
         if count > 1:
             raise PermanentError(
@@ -138,54 +140,54 @@ def _check_mps(node: NvidiaNode, plan: Sequence[PlannedDevice]) -> None:
 
 def _to_vfio(node: NvidiaNode, claim: Claim[Any], plan: Sequence[PlannedDevice]) -> Iterator[ReadyDevice]:
     """Bind GPUs to VFIO first: they must be free for that, so this fails most often."""
-    mine = [each for each in plan if each.kind is Kind.VFIO]
+    mine = [planned for planned in plan if planned.kind is GpuKind.VFIO]
     if not mine:
         return
     bus = PciBus.read(node)
-    together = frozenset(bus.gpu(each).pci.address for each in mine if not each.admin)
+    together = frozenset(bus.gpu(planned).pci.address for planned in mine if not planned.admin)
     if node.fabric and together:
         fabric.activate(node, node.fabric, claim, together)
-    for each in mine:
-        gpu = bus.gpu(each)
-        found = find_vfio_device(gpu) if each.admin else obtain_vfio_device(node, claim, bus, gpu, together)
-        yield ReadyDevice(planned=each, address=gpu.pci.address, vfio=found)
+    for planned in mine:
+        gpu = bus.gpu(planned)
+        vfio = find_vfio_device(gpu) if planned.admin else obtain_vfio_device(node, claim, bus, gpu, together)
+        yield ReadyDevice(planned=planned, address=gpu.pci.address, vfio=vfio)
 
 
 def _set_up(node: NvidiaNode, nvml: Nvml, claim: Claim[Any], planned: PlannedDevice) -> ReadyDevice:
-    found: MigInstance | None = None
-    if planned.kind is Kind.MIG and planned.admin:
-        gpu, found = find_mig_device(nvml, planned)
-    elif planned.kind is Kind.MIG:
-        gpu, found = obtain_mig_device(node, nvml, claim, planned)
+    mig: MigInstance | None = None
+    if planned.kind is GpuKind.MIG and planned.admin:
+        gpu, mig = find_mig_device(nvml, planned)
+    elif planned.kind is GpuKind.MIG:
+        gpu, mig = obtain_mig_device(node, nvml, claim, planned)
     else:
         gpu = find_gpu(nvml, planned)
         gpu = gpu if planned.admin else make_whole(node, nvml, gpu)
     if not planned.admin:
         begin_use(node, claim, planned, gpu)
-    return ReadyDevice(planned=planned, uuid=gpu.uuid(), minor=gpu.minor_number(), address=gpu.pci().address, mig=found)
+    return ReadyDevice(planned=planned, uuid=gpu.uuid(), minor=gpu.minor_number(), address=gpu.pci().address, mig=mig)
 
 
 def _start_daemons(node: NvidiaNode, claim: Claim[Any], ready: Sequence[ReadyDevice]) -> dict[int, str]:
     """Start the MPS daemons of each group of devices; the daemon's id by `id` of the planned device."""
-    by_plan = {id(each.planned): each for each in ready}
+    by_plan = {id(device.planned): device for device in ready}
     started: dict[int, str] = {}
-    for group in mps_groups([each.planned for each in ready]):
-        for daemon, members in _daemons(claim, [by_plan[id(each)] for each in group]):
+    for group in mps_groups([device.planned for device in ready]):
+        for daemon, members in _daemons(claim, [by_plan[id(planned)] for planned in group]):
             claim.journal(daemon.journal_entry)
             mps_daemons(node).start(daemon)
-            started |= {id(each.planned): daemon.id for each in members}
+            started |= {id(member.planned): daemon.id for member in members}
     return started
 
 
 def _daemons(claim: Claim[Any], members: Sequence[ReadyDevice]) -> Iterator[tuple[MpsDaemon, Sequence[ReadyDevice]]]:
-    """One daemon for all GPUs, and one for each MIG device: of several MIG devices CUDA uses only the first."""
+    """Yield one daemon for all GPUs, and one for each MIG device: of several MIG devices CUDA uses only the first."""
     config = members[0].planned.mps
     if config is None:
         raise ValueError("a group of devices without MPS")
-    limits = memory_limits(config, {each.cuda_uuid: each.planned.device.request for each in members})
-    whole = [each for each in members if each.mig is None]
-    for part in filter(None, [whole, *([each] for each in members if each.mig)]):
-        uuids = sorted(each.cuda_uuid for each in part)
+    limits = memory_limits(config, {member.cuda_uuid: member.planned.device.request for member in members})
+    whole = [member for member in members if member.mig is None]
+    for part in filter(None, [whole, *([member] for member in members if member.mig)]):
+        uuids = sorted(member.cuda_uuid for member in part)
         daemon = MpsDaemon(
             claim=claim.uid,
             devices=uuids,
@@ -210,11 +212,11 @@ def sweep(node: NvidiaNode, claim: Claim[Any]) -> bool:
 
     Failures are logged.
     """
-    found = list(_remaining_steps(node))
+    remaining = list(_remaining_steps(node))
     # Read the held claims last: a claim that is being prepared is held before its first step.
-    live = {claim.uid, *(each.uid for each in claim.held())}
+    live = {claim.uid, *(other.uid for other in claim.held())}
     live |= {claim_id(uid) for uid in live}
-    undone = [_try_undo(node, uid, entry) for uid, entry in found if uid not in live]
+    undone = [_try_undo(node, uid, entry) for uid, entry in remaining if uid not in live]
     return all(undone)
 
 
@@ -229,8 +231,8 @@ def _try_undo(node: NvidiaNode, uid: str, entry: JSON) -> bool:
 
 
 def _remaining_steps(node: NvidiaNode) -> Iterator[tuple[str, JSON]]:
-    """What claims changed on the node: for each change the claim, and a step that undoes it."""
-    yield from ((each.rpartition("-")[0], {"step": MPS_STEP, "id": each}) for each in mps_daemons(node).ids())
+    """Yield what claims changed on the node: for each change the claim, and a step that undoes it."""
+    yield from ((daemon.rpartition("-")[0], {"step": MPS_STEP, "id": daemon}) for daemon in mps_daemons(node).ids())
     records = gpu_records(node)
     for gpu in records.devices():
         try:

@@ -39,7 +39,7 @@ class FabricRecord:
 
 
 def with_partitions(pool: ResourcePool, node: NvidiaNode, manager: FabricManager) -> ResourcePool:
-    """The pool with `gpuModuleID`, and `partition1` to `partition8`, of GPUs and VFIO devices.
+    """Return the pool with `gpuModuleID`, and `partition1` to `partition8`, of GPUs and VFIO devices.
 
     `partition4` is the partition of four GPUs that this GPU belongs to; absent if there is none, or several.
     """
@@ -58,15 +58,15 @@ def with_partitions(pool: ResourcePool, node: NvidiaNode, manager: FabricManager
 
 
 def partitions_seen(manager: FabricManager) -> Iterator[tuple[object, ...]]:
-    """The partitions that the machine supports, or how the Fabric Manager fails: if that differs, publish again."""
+    """Yield the partitions that the machine supports, or how the Fabric Manager fails: a change is published."""
     try:
-        yield from ((each.id, each.modules) for each in manager.partitions())
+        yield from ((partition.id, partition.modules) for partition in manager.partitions())
     except DraError as error:  # the next discovery reports it
         yield ("fabric", type(error))
 
 
 def read_modules(node: NvidiaNode) -> dict[str, int]:
-    """The module numbers of GPUs by PCI address: of those that NVML sees, and of those that it saw since the boot."""
+    """Read the module numbers of GPUs by PCI address: of those that NVML sees, or has seen since the boot."""
     records = fabric_records(node)
     try:
         with node.nvml() as nvml:
@@ -83,10 +83,10 @@ def read_modules(node: NvidiaNode) -> dict[str, int]:
 
 
 def _attributes(module: int, partitions: Iterable[Partition]) -> dict[str, int]:
-    mine = [each for each in partitions if module in each.modules]
-    by_size = {size: [each.id for each in mine if len(each.modules) == size] for size in _SIZES}
-    found = {f"partition{size}": ids[0] for size, ids in by_size.items() if len(ids) == 1}
-    return {"gpuModuleID": module, **found}
+    mine = [partition for partition in partitions if module in partition.modules]
+    by_size = {size: [partition.id for partition in mine if len(partition.modules) == size] for size in _SIZES}
+    unique = {f"partition{size}": ids[0] for size, ids in by_size.items() if len(ids) == 1}
+    return {"gpuModuleID": module, **unique}
 
 
 def activate(node: NvidiaNode, manager: FabricManager, claim: Claim[Any], addresses: Iterable[str]) -> None:
@@ -95,31 +95,31 @@ def activate(node: NvidiaNode, manager: FabricManager, claim: Claim[Any], addres
     Raises PermanentError if they are no partition, FabricError if it cannot be activated now.
     """
     wanted, known = sorted(addresses), read_modules(node)
-    if missing := [each for each in wanted if each not in known]:
+    if missing := [address for address in wanted if address not in known]:
         raise RetriableError(
             f"the NVSwitch module of GPU {missing[0]} is not known; NVML has not seen it since the boot"
         )
-    modules = frozenset(known[each] for each in wanted)
+    modules = frozenset(known[address] for address in wanted)
     partitions = manager.partitions()
-    found = next((each for each in partitions if each.modules == modules), None)
-    if found is None:
-        sets = "; ".join(", ".join(map(str, sorted(each.modules))) for each in partitions)
+    chosen = next((partition for partition in partitions if partition.modules == modules), None)
+    if chosen is None:
+        sets = "; ".join(", ".join(map(str, sorted(partition.modules))) for partition in partitions)
         raise PermanentError(
             f"GPUs {', '.join(wanted)} (modules {', '.join(map(str, sorted(modules)))}) are no partition of the "
             f"NVSwitch fabric; there are {sets or 'none'}. Select GPUs with the same attribute partition{len(modules)}"
         )
     records = fabric_records(node)
     with records.locked(_NODE) as record:
-        owner = record.partitions.get(str(found.id))
-        if found.active and owner is None:  # an operator activated it, and it stays
+        owner = record.partitions.get(str(chosen.id))
+        if chosen.active and owner is None:  # an operator activated it, and it stays
             return
         if owner not in {None, claim.uid}:
-            raise RetriableError(f"partition {found.id} of the NVSwitch fabric belongs to claim {owner}")
-        claim.journal({"step": FABRIC_STEP, "partition": found.id})
-        record.partitions[str(found.id)] = claim.uid
+            raise RetriableError(f"partition {chosen.id} of the NVSwitch fabric belongs to claim {owner}")
+        claim.journal({"step": FABRIC_STEP, "partition": chosen.id})
+        record.partitions[str(chosen.id)] = claim.uid
         records.save(_NODE, record)
-        if not found.active:
-            manager.activate(found.id)
+        if not chosen.active:
+            manager.activate(chosen.id)
 
 
 def deactivate(node: NvidiaNode, manager: FabricManager, uid: str, entry: JSON) -> None:
@@ -128,19 +128,19 @@ def deactivate(node: NvidiaNode, manager: FabricManager, uid: str, entry: JSON) 
     with records.locked(_NODE) as record:
         if record.partitions.get(key) != uid:
             return
-        if any(each.active for each in manager.partitions() if str(each.id) == key):
+        if any(partition.active for partition in manager.partitions() if str(partition.id) == key):
             manager.deactivate(entry["partition"])
         del record.partitions[key]
         records.save(_NODE, record)
 
 
 def fabric_steps(node: NvidiaNode) -> Iterator[tuple[str, JSON]]:
-    """The claims that hold a partition, each with the step that undoes it."""
+    """Yield the claims that hold a partition, each with the step that undoes it."""
     for key, uid in fabric_records(node).read(_NODE).partitions.items():
         yield uid, {"step": FABRIC_STEP, "partition": int(key)}
 
 
 def fabric_records(node: NvidiaNode) -> Records[FabricRecord]:
-    """The records of a node."""
+    """Return the records of a node."""
     directory = node.local(f"{node.settings.state_dir}/fabric")
     return Records(directory, FabricRecord, node.boot_id, node.clock)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def find_gpu(nvml: Nvml, planned: PlannedDevice) -> Gpu:
-    """The GPU of a device, by its UUID. Raises RetriableError if it is lost or gone."""
+    """Return the GPU of a device, by its UUID. Raises RetriableError if it is lost or gone."""
     try:
         return nvml.device_by_uuid(planned.hardware.uuid)
     except (NotFoundError, GpuIsLostError) as error:
@@ -107,15 +107,15 @@ def once_free(change: Callable[[], None], clock: Clock, seconds: float, gpu: Gpu
 
 
 def users(node: NvidiaNode, gpu: Gpu) -> str:
-    """Who else has a GPU open, monitors included, as words to append to `in use`; empty if that is not known."""
+    """Return who else has a GPU open, monitors included, as words to append to `in use`; empty if that is not known."""
     opened = holders(node, f"/dev/nvidia{gpu.minor_number()}")
     return _by(sorted({*_running(gpu, WHOLE_GPU), *opened} - {own_pid(node)}))
 
 
 def _running(gpu: Gpu, instance: int) -> list[int]:
-    """The processes on a GPU or on a GPU instance, as far as NVML shows them."""
+    """Return the processes on a GPU or on a GPU instance, as far as NVML shows them."""
     try:
-        return [each.pid for each in gpu.processes() if instance in {WHOLE_GPU, each.gpu_instance_id}]
+        return [process.pid for process in gpu.processes() if instance in {WHOLE_GPU, process.gpu_instance_id}]
     except NvmlError as error:
         log.debug("the processes on a GPU cannot be read: %s", error)
         return []

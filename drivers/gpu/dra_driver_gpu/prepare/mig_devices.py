@@ -50,7 +50,7 @@ class MigInstance:
 
 
 def find_mig_device(nvml: Nvml, planned: PlannedDevice) -> tuple[Gpu, MigInstance | None]:
-    """The GPU of a MIG device, and the device if it exists: for admin access, which changes nothing."""
+    """Return the GPU of a MIG device, and the device if it exists: for admin access, which changes nothing."""
     gpu = find_gpu(nvml, planned)
     return gpu, _existing(gpu, planned.mig) if planned.mig and mig_enabled(gpu) else None
 
@@ -58,7 +58,7 @@ def find_mig_device(nvml: Nvml, planned: PlannedDevice) -> tuple[Gpu, MigInstanc
 def obtain_mig_device(
     node: NvidiaNode, nvml: Nvml, claim: Claim[Any], planned: PlannedDevice
 ) -> tuple[Gpu, MigInstance]:
-    """The GPU of a MIG device, and the device, which is created if it is missing and that is allowed.
+    """Return the GPU of a MIG device, and the device, which is created if it is missing and that is allowed.
 
     Raises RetriableError if it is missing and cannot be created now.
     """
@@ -70,24 +70,24 @@ def obtain_mig_device(
     # We never create one of several compute instances in a GPU instance.
     key = instance_key(place.profile.id, place.placement.start) if place.compute is None else ""
     with records.locked(uuid) as record:
-        found = _existing(gpu, place) if mig_enabled(gpu) else None
+        mig = _existing(gpu, place) if mig_enabled(gpu) else None
         made = record.instances.get(key)
-        if found is not None and made is None:
-            return gpu, found
+        if mig is not None and made is None:
+            return gpu, mig
         if made is None:
             _check_may_create(node, gpu, planned, place)
         claim.journal({"step": MIG_STEP, "gpu": uuid, "profile": place.profile.id, "start": place.placement.start})
-        claims = [] if made is None else [each for each in made["claims"] if each != claim.uid]
+        claims = [] if made is None else [holder for holder in made["claims"] if holder != claim.uid]
         record.instances[key] = {**(made or {}), "claims": [*claims, claim.uid]}
         records.save(uuid, record)
-        if found is None:
+        if mig is None:
             gpu = turn_mig_on(node, nvml, uuid, record)
             if made is not None:  # an earlier attempt was interrupted
                 _destroy(gpu, place.profile.id, place.placement.start, node.clock, node.settings.busy_seconds)
-            found = _create(gpu, place)
-        record.instances[key] |= {"uuid": found.uuid, "gi": found.gpu_instance, "ci": found.compute_instance}
+            mig = _create(gpu, place)
+        record.instances[key] |= {"uuid": mig.uuid, "gi": mig.gpu_instance, "ci": mig.compute_instance}
         records.save(uuid, record)
-        return gpu, found
+        return gpu, mig
 
 
 def release_mig_device(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> None:
@@ -97,7 +97,7 @@ def release_mig_device(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> N
     with records.locked(uuid) as record:
         made = record.instances.get(key)
         if made is not None:
-            made["claims"] = [each for each in made["claims"] if each != uid]
+            made["claims"] = [holder for holder in made["claims"] if holder != uid]
         if made is None or not made["claims"]:
             _remove(node, nvml.device_by_uuid(uuid), record, profile, start)
         records.save(uuid, record)
@@ -120,14 +120,14 @@ def _remove(node: NvidiaNode, gpu: Gpu, record: GpuRecord, profile: int, start: 
 
 
 def _existing(gpu: Gpu, place: MigPlace) -> MigInstance | None:
-    """The MIG device with this profile and placement; None if there is none, or if it is divided otherwise."""
+    """Return the MIG device with this profile and placement; None if there is none, or if it is divided otherwise."""
     instance = _instance(gpu, place.profile.id, place.placement.start)
     if instance is None:
         return None
     computes = compute_instances(instance)
     if place.compute is not None:
-        found = (_describe(instance, each) for each in computes)
-        return next((each for each in found if each.compute_instance == place.compute), None)
+        described = (_describe(instance, compute) for compute in computes)
+        return next((mig for mig in described if mig.compute_instance == place.compute), None)
     if len(computes) != 1:
         return None
     attributes = computes[0].info().device.attributes()
@@ -138,7 +138,8 @@ def _existing(gpu: Gpu, place: MigPlace) -> MigInstance | None:
 def _create(gpu: Gpu, place: MigPlace) -> MigInstance:
     """Create a MIG device; MIG is on. `_destroy` finds what was created before an error."""
     profile = _profile(gpu, place)
-    placements = [each for each in gpu.possible_placements(profile.id) if each.start == place.placement.start]
+    start = place.placement.start
+    placements = [possible for possible in gpu.possible_placements(profile.id) if possible.start == start]
     if not placements:
         raise PermanentError(f"profile {profile.id} of GPU {gpu.uuid()} cannot start at slice {place.placement.start}")
     instance = _create_gpu_instance(gpu, profile, placements[0])
@@ -173,20 +174,20 @@ def _create_gpu_instance(gpu: Gpu, profile: GpuInstanceProfile, placement: Place
     try:
         return gpu.create_gpu_instance(profile.id, placement)
     except InsufficientResourcesError as error:
-        taken = sorted(each.info().placement for each in gpu_instances(gpu))
-        slices = ", ".join(f"slices {each.start}-{each.start + each.size - 1}" for each in taken) or "nothing"
+        taken = sorted(gpu_instance.info().placement for gpu_instance in gpu_instances(gpu))
+        slices = ", ".join(f"slices {other.start}-{other.start + other.size - 1}" for other in taken) or "nothing"
         raise RetriableError(
             f"there is no room for {profile.name or profile.id} at slice {placement.start}: MIG devices take {slices}"
         ) from error
 
 
 def _instance(gpu: Gpu, profile_id: int, start: int) -> GpuInstance | None:
-    """The GPU instance with this profile and placement; None also if MIG is off."""
+    """Return the GPU instance with this profile and placement; None also if MIG is off."""
     try:
-        found = gpu.gpu_instances(profile_id)
+        instances = gpu.gpu_instances(profile_id)
     except (NotSupportedError, NotFoundError):
         return None
-    return next((each for each in found if each.info().placement.start == start), None)
+    return next((instance for instance in instances if instance.info().placement.start == start), None)
 
 
 def _describe(instance: GpuInstance, compute: ComputeInstance) -> MigInstance:

@@ -68,12 +68,12 @@ class MpsDaemon(DaemonSpec):
 
 
 def claim_id(uid: str) -> str:
-    """What the ids of all daemons of the claim with this UID begin with."""
+    """Return what the ids of all daemons of the claim with this UID begin with."""
     return _digest(uid)[:10]
 
 
 def mps_daemons(node: NvidiaNode) -> Daemons[MpsDaemon]:
-    """The MPS daemons of a node."""
+    """Return the MPS daemons of a node."""
     program = _MpsProgram(node)
     kind = DaemonKind(
         name="MPS daemon",
@@ -93,7 +93,7 @@ def mps_daemons(node: NvidiaNode) -> Daemons[MpsDaemon]:
 
 
 def client_edits(node: NvidiaNode, daemon_id: str) -> ContainerEdits:
-    """What makes a container's processes clients of a daemon."""
+    """Return what makes a container's processes clients of a daemon."""
     base = f"{_MpsProgram(node).base}/{daemon_id}"
     shm = _DEV_SHM if node.settings.mps_shm == "host" else f"{base}/shm"
     mounts = [Mount(f"{base}/pipe", _CLIENT_PIPE, _WRITABLE), Mount(shm, _DEV_SHM, _WRITABLE)]
@@ -108,7 +108,7 @@ class _MpsProgram:
         self.base = f"{node.settings.state_dir}/mps"
 
     def start_command(self, daemon: MpsDaemon) -> Command:
-        """The command of a daemon in the foreground, with its own `/dev/shm` if that is private."""
+        """Return the command of a daemon in the foreground, with its own `/dev/shm` if that is private."""
         own = {"CUDA_VISIBLE_DEVICES": ",".join(sorted(daemon.devices)), _MARKER: daemon.id}
         options = ["-f", *(["-M"] if daemon.multi_user else [])]
         environment = {**self._server_environment(), **self._directories(daemon.id), **own}
@@ -149,18 +149,18 @@ class _MpsProgram:
         return self._node.own_root and self._node.settings.driver_root != "/"
 
     def _directories(self, daemon_id: str) -> dict[str, str]:
-        """Where the driver's programs see the directories of a daemon."""
+        """Return where the driver's programs see the directories of a daemon."""
         path = f"{self.base}/{daemon_id}"
         seen = _MOUNT_POINT if self._moved else path if self._node.own_root else str(self._node.local(path))
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{seen}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{seen}/log"}
 
     def _moved_directory(self, daemon_id: str) -> list[tuple[str, str]]:
-        """The mount that shows a daemon's directory to programs in a driver container."""
+        """Return the mount that shows a daemon's directory to programs in a driver container."""
         target = str(self._node.driver_root / _MOUNT_POINT.lstrip("/"))
         return [(str(self._node.local(f"{self.base}/{daemon_id}")), target)] if self._moved else []
 
     def _private_shm(self, daemon_id: str) -> list[tuple[str, str]]:
-        """The mount of a daemon's `/dev/shm`."""
+        """Return the mount of a daemon's `/dev/shm`."""
         if self._node.settings.mps_shm == "host" and not self._moved:
             return []
         target = str(self._node.driver_root / _DEV_SHM.lstrip("/")) if self._node.own_root else _DEV_SHM
@@ -169,13 +169,13 @@ class _MpsProgram:
         return [(source, target)]
 
     def _server_environment(self) -> dict[str, str]:
-        """Where a daemon finds its server, and a server its libraries, if the driver is in a bare directory."""
+        """Return where a daemon finds its server, and a server its libraries, if the driver is in a bare directory."""
         root, program = self._node.driver_root, self._node.program(_CONTROL)
         if self._node.own_root or root == Path("/") or program is None:
             return {}
-        directories = (follow(root, each) for each in LIBRARY_DIRS)
-        found = [str(each) for each in directories if each.is_dir() and not (each / "libc.so.6").exists()]
-        return {"LD_LIBRARY_PATH": ":".join(found), "PATH": f"{program.parent}:{os.environ.get('PATH', os.defpath)}"}
+        directories = (follow(root, directory) for directory in LIBRARY_DIRS)
+        paths = [str(path) for path in directories if path.is_dir() and not (path / "libc.so.6").exists()]
+        return {"LD_LIBRARY_PATH": ":".join(paths), "PATH": f"{program.parent}:{os.environ.get('PATH', os.defpath)}"}
 
 
 def _memory_bytes(node: NvidiaNode) -> int:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
-from dra_driver_gpu.describe.devices import GpuDevice, Kind, MigPlace
+from dra_driver_gpu.describe.devices import GpuDevice, GpuKind, MigPlace
 from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig
 
 log = logging.getLogger(__name__)
 
 
-_CONFIGS: Final[dict[Kind, type[OpaqueConfig]]] = {
-    Kind.GPU: GpuConfig,
-    Kind.MIG: MigDeviceConfig,
-    Kind.VFIO: VfioDeviceConfig,
+_CONFIGS: Final[dict[GpuKind, type[OpaqueConfig]]] = {
+    GpuKind.GPU: GpuConfig,
+    GpuKind.MIG: MigDeviceConfig,
+    GpuKind.VFIO: VfioDeviceConfig,
 }
 _KINDS: Final = {config.kind: kind for kind, config in _CONFIGS.items()}
 
@@ -38,7 +38,7 @@ class PlannedDevice:
     group: int | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GpuKind:
         """What it is."""
         return self.hardware.kind
 
@@ -79,7 +79,7 @@ class PlannedDevice:
 
 
 def make_plan(claim: Claim[Any]) -> list[PlannedDevice]:
-    """The devices in the order of the allocation.
+    """Return the devices in the order of the allocation.
 
     Raises ConfigError if an entry of configuration names a request whose devices take another kind; a wrong kind that
     names no request is logged.
@@ -87,28 +87,28 @@ def make_plan(claim: Claim[Any]) -> list[PlannedDevice]:
     planned = [_plan(device) for device in claim.devices]
     for entry in claim.configs:
         kind = _KINDS[entry.kind]
-        for each in planned:
-            if each.device.request in entry.requests and each.kind is not kind:
+        for device in planned:
+            if device.device.request in entry.requests and device.kind is not kind:
                 raise ConfigError(
-                    f"{entry.label}: {_CONFIGS[kind].kind} cannot apply to device {each.device.name} of request "
-                    f"{each.device.request}, which takes a {_CONFIGS[each.kind].kind}"
+                    f"{entry.label}: {_CONFIGS[kind].kind} cannot apply to device {device.device.name} of request "
+                    f"{device.device.request}, which takes a {_CONFIGS[device.kind].kind}"
                 )
-        if kind not in {each.kind for each in planned}:
+        if kind not in {device.kind for device in planned}:
             log.warning("%s: %s: %s applies to none of its devices", claim, entry.label, _CONFIGS[kind].kind)
     return planned
 
 
 def mps_groups(planned: Sequence[PlannedDevice]) -> list[list[PlannedDevice]]:
-    """The devices with MPS, grouped by the entry of configuration that applies to them."""
+    """Return the devices with MPS, grouped by the entry of configuration that applies to them."""
     groups: dict[int | None, list[PlannedDevice]] = {}
-    for each in planned:
-        if each.mps is not None and not each.admin:
-            groups.setdefault(each.group, []).append(each)
+    for device in planned:
+        if device.mps is not None and not device.admin:
+            groups.setdefault(device.group, []).append(device)
     return list(groups.values())
 
 
 def _plan(device: AllocatedDevice[Any]) -> PlannedDevice:
-    """Of the configurations that match the request, the last of the right kind applies."""
+    """Plan a device: of the configurations that match the request, the last of the right kind applies."""
     hardware: GpuDevice = device.hardware
     wanted = _CONFIGS[hardware.kind]
     config = device.config_of(wanted)

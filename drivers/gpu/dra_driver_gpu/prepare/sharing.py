@@ -9,7 +9,7 @@ import logging
 from typing import Any, Final
 
 from dra_driver_gpu.config import INTERVALS
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.gpu_record import JSON, USE_STEP, GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Gpu, Nvml
@@ -33,7 +33,7 @@ def begin_use(node: NvidiaNode, claim: Claim[Any], planned: PlannedDevice, gpu: 
     _check(planned, gpu)
     uuid, name, records = gpu.uuid(), planned.device.name, gpu_records(node)
     with records.locked(uuid) as record:
-        users = [each for each in record.uses.values() if each["device"] == name]
+        users = [use for use in record.uses.values() if use["device"] == name]
         for use in users:
             if use["policy"] != planned.policy:
                 raise RetriableError(
@@ -43,7 +43,7 @@ def begin_use(node: NvidiaNode, claim: Claim[Any], planned: PlannedDevice, gpu: 
         claim.journal({"step": USE_STEP, "gpu": uuid, "device": name})
         record.uses[_key(claim.uid, name)] = {"claim": claim.uid, "device": name, "policy": planned.policy}
         records.save(uuid, record)
-        if planned.kind is Kind.GPU and planned.policy and not users:
+        if planned.kind is GpuKind.GPU and planned.policy and not users:
             _set(node, gpu, record, planned)
 
 
@@ -51,7 +51,7 @@ def end_use(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> None:
     """Undo `begin_use` for the claim `uid` with `entry` in its journal."""
     uuid, name, records = entry["gpu"], entry["device"], gpu_records(node)
     with records.locked(uuid) as record:
-        others = [each for each in record.uses.values() if each["device"] == name and each["claim"] != uid]
+        others = [use for use in record.uses.values() if use["device"] == name and use["claim"] != uid]
         if not others and _key(uid, name) in record.uses:
             _restore(node, nvml, uuid, record)
         record.uses.pop(_key(uid, name), None)
@@ -103,7 +103,7 @@ def _restore(node: NvidiaNode, nvml: Nvml, uuid: str, record: GpuRecord) -> None
 
 
 def _reset_time_slice(node: NvidiaNode, uuid: str, *, certain: bool) -> None:
-    """A GPU that refuses every time slice has the default; that must not keep a claim from being unprepared."""
+    """Set the default. A GPU that refuses every time slice has it; that must not keep a claim from being unprepared."""
     command = _time_slice_command(node, uuid, 0)
     try:
         node.run(command)
@@ -114,5 +114,5 @@ def _reset_time_slice(node: NvidiaNode, uuid: str, *, certain: bool) -> None:
 
 
 def _time_slice_command(node: NvidiaNode, uuid: str, number: int) -> Command:
-    """NVML has no function for time slices; nvidia-smi sets them."""
+    """Return a command of nvidia-smi: NVML has no function for time slices."""
     return node.driver_command("nvidia-smi", "compute-policy", "-i", uuid, "--set-timeslice", str(number))

@@ -55,19 +55,19 @@ class PciBus:
         return cls(functions, passthrough_gpus(node.host, functions))
 
     def gpu(self, planned: PlannedDevice) -> PassthroughGpu:
-        """The GPU of a device, at its PCI address: the index shifts when a GPU falls off the bus.
+        """Return the GPU of a device, at its PCI address: the index shifts when a GPU falls off the bus.
 
         Raises RetriableError if there is none.
         """
         name, address = planned.device.name, planned.hardware.pci_address
-        found = next((each for each in self.gpus if each.pci.address == address), None)
-        if found is None:
+        match = next((gpu for gpu in self.gpus if gpu.pci.address == address), None)
+        if match is None:
             raise RetriableError(f"device {name}: there is no GPU {address} in an IOMMU group; is the IOMMU on?")
-        return found
+        return match
 
 
 def find_vfio_device(gpu: PassthroughGpu) -> VfioDevice | None:
-    """A GPU that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
+    """Return a GPU that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
     return vfio.vfio_device(gpu.pci) if gpu.bound else None
 
 
@@ -124,7 +124,7 @@ def _bind(node: NvidiaNode, pci: PciDevice, passthrough: Passthrough) -> None:
 
 
 def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
-    """The device nodes by which processes use a GPU, whichever driver it has."""
+    """Return the device nodes by which processes use a GPU, whichever driver it has."""
     information = read_optional(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
     lines = (line.partition(":") for line in information.splitlines())
     minors = [value.strip() for name, _, value in lines if name.strip() == "Device Minor"]
@@ -133,7 +133,7 @@ def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
 
 
 def _whole_gpu(node: NvidiaNode, pci: PciDevice) -> tuple[bool, JSON]:
-    """The persistence mode of a GPU and its name in NVML, after MIG has been turned off on it."""
+    """Return the persistence mode of a GPU and its name in NVML, after MIG has been turned off on it."""
     if pci.driver != _KERNEL_DRIVER:
         return False, {}
     try:
@@ -146,7 +146,7 @@ def _whole_gpu(node: NvidiaNode, pci: PciDevice) -> tuple[bool, JSON]:
 
 
 def _record(node: NvidiaNode, address: str, entry: JSON) -> None:
-    """Under the PCI address: only NVML knows the UUID, and does not see the GPU while it is bound to VFIO."""
+    """Record under the PCI address: only NVML knows the UUID, and does not see the GPU while it is bound to VFIO."""
     records = gpu_records(node)
     with records.locked(address) as record:
         record.vfio = entry
@@ -154,7 +154,7 @@ def _record(node: NvidiaNode, address: str, entry: JSON) -> None:
 
 
 def _set_persistence(node: NvidiaNode, address: str, *, on: bool) -> None:
-    """By nvidia-smi if a daemon in another root keeps the mode: NVML finds its socket only in this process's root."""
+    """Use nvidia-smi if a daemon in another root keeps the mode: NVML finds its socket only in this process's root."""
     if node.own_root and follow(node.driver_root, _PERSISTENCED).exists():
         node.run(node.driver_command("nvidia-smi", "-i", address, "-pm", str(int(on))))
         return

@@ -82,9 +82,9 @@ class ExampleNode:
     nics: Sequence[ExampleNic] = ()
 
     def fakes(self) -> list[FakeGpu]:
-        """Its GPUs, for `GpuNode`."""
+        """Return its GPUs, for `GpuNode`."""
         made = [fake_gpu(gpu.model, minor, mig=gpu.mig) for minor, gpu in enumerate(self.gpus)]
-        return [replace(each, pci_address=_address(each.minor)) for each in made]
+        return [replace(gpu, pci_address=_address(gpu.minor)) for gpu in made]
 
     def complete(self, root: Path) -> None:
         """Add to a tree with these GPUs the NUMA node of each, and `nvml.yaml`."""
@@ -100,7 +100,7 @@ class ExampleNode:
         self.complete(root)
 
     def other_objects(self) -> list[JSON]:
-        """The objects that the driver does not publish: the Node, and the slice of its network cards if it has any."""
+        """Return the objects that the driver does not publish: the Node, and the slice of its network cards if any."""
         labels = {"kubernetes.io/hostname": self.name}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels}}
         if not self.nics:
@@ -114,13 +114,13 @@ class ExampleNode:
         return [node, _slice(f"{self.name}-dra.net", spec)]
 
     def published(self, directory: Path) -> list[JSON]:
-        """The slices that the driver publishes for it, on a tree below `directory`."""
+        """Return the slices that the driver publishes for it, on a tree below `directory`."""
         fake = FakeNode(directory, self.name)
         self.write(fake.root)
         nvml = read_fixture(fake.root / FIXTURE_FILE)
         make = partial(GpuDriver, GpuSettings.read(self.settings), nvml=lambda _root: nvml)
         harness = DriverHarness(make, fake)
-        return [_slice(each["metadata"]["name"], each["spec"]) for each in harness.slices()]
+        return [_slice(published["metadata"]["name"], published["spec"]) for published in harness.slices()]
 
     def _nic(self, nic: ExampleNic) -> JSON:
         attributes: JSON = {"dra.net/ifName": {"string": nic.interface}, "dra.net/rdma": {"bool": nic.rdma}}
@@ -217,12 +217,12 @@ NODES: Final = {
 
 
 def document(node: ExampleNode, directory: Path) -> str:
-    """The text of a node's file in `docs/examples/nodes`; the driver runs on a tree below `directory`."""
+    """Return the text of a node's file in `docs/examples/nodes`; the driver runs on a tree below `directory`."""
     settings = " ".join(f"{name}={value}" for name, value in node.settings.items())
     comments = [*node.text.splitlines(), *([f"Published by the GPU driver with {settings}."] if settings else [])]
     head, *nics = node.other_objects()
     objects = [head, *node.published(directory), *nics]
-    texts = [yaml.dump(each, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=_WIDTH) for each in objects]
+    texts = [yaml.dump(item, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=_WIDTH) for item in objects]
     return "".join(f"# {line}\n" for line in comments) + "---\n".join(texts)
 
 
@@ -240,7 +240,7 @@ def _address(minor: int) -> str:
 def _entry(minor: int, gpu: ExampleGpu) -> JSON:
     uuid = fake_gpu(gpu.model, minor).uuid
     entry: JSON = {"model": gpu.model, "uuid": uuid, "pciAddress": _address(minor), "mig": gpu.mig}
-    return {**entry, "instances": [dict(each) for each in gpu.instances]}
+    return {**entry, "instances": [dict(instance) for instance in gpu.instances]}
 
 
 def _slice(name: str, spec: JSON) -> JSON:

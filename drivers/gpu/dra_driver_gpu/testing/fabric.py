@@ -17,7 +17,7 @@ class MemoryFabricManager:
     def __init__(self, gpus: int) -> None:
         sizes = [size for size in (8, 4, 2, 1) if size <= gpus]
         sets = [range(first, first + size) for size in sizes for first in range(1, gpus + 1, size)]
-        self._partitions = {number: Partition(number, False, frozenset(each)) for number, each in enumerate(sets)}
+        self._partitions = {number: Partition(number, False, frozenset(modules)) for number, modules in enumerate(sets)}
         self.calls: list[str] = []
         self.fails_always = False
         self._fail_at, self._after = 0, False
@@ -25,7 +25,7 @@ class MemoryFabricManager:
     @property
     def active(self) -> set[int]:
         """The partitions that are active."""
-        return {each.id for each in self._partitions.values() if each.active}
+        return {partition.id for partition in self._partitions.values() if partition.active}
 
     def fail_call(self, nth: int, *, after: bool = False) -> None:
         """Let the `nth` call from now on fail; with `after` it takes effect before it fails."""
@@ -47,7 +47,7 @@ class MemoryFabricManager:
     def _change(self, call: str, partition: int, *, active: bool) -> None:
         fails_later = self._enter(call)
         mine = self._partitions[partition]
-        others = [each for each in self._partitions.values() if each.active and each.modules & mine.modules]
+        others = [other for other in self._partitions.values() if other.active and other.modules & mine.modules]
         if mine.active is active or (active and others):
             raise FabricError(f"Fabric Manager: {call}: in use, or active already (return value -7)")
         self._partitions[partition] = replace(mine, active=active)

@@ -72,7 +72,7 @@ class GpuHarness:
             self.driver.add_class(name, mine)
 
     def make(self) -> GpuDriver:
-        """A fresh driver, like that of a new process."""
+        """Make a fresh driver, like that of a new process."""
         return GpuDriver(self.settings, nvml=self._nvml, effects=self.effects, clock=Clock(interval=0.02))
 
     @property
@@ -83,12 +83,12 @@ class GpuHarness:
         return NvidiaNode(self.node.root, self.effects, clock, settings=self.settings, library=library)
 
     def record(self, gpu: str) -> GpuRecord:
-        """The driver's record of a GPU, by UUID or PCI address."""
+        """Return the driver's record of a GPU, by UUID or PCI address."""
         return gpu_records(self.nvidia_node).read(gpu)
 
     @contextmanager
     def memory_open(self) -> Iterator[MemoryNvml]:
-        """The GPUs in memory, initialized: for what an operator does to them."""
+        """Open the GPUs in memory, for what an operator does to them."""
         self.memory.init()
         try:
             yield self.memory
@@ -96,7 +96,7 @@ class GpuHarness:
             self.memory.shutdown()
 
     def prepared(self, allocated: dict[str, Any]) -> PreparedClaim:
-        """An allocated claim as a prepared one, so that preparing it does not discover again."""
+        """Return an allocated claim as a prepared one, so that preparing it does not discover again."""
         return PreparedClaim(allocated, (), None, {MAIN: None}, self.node)
 
     def unprepare(self, claim: PreparedClaim) -> None:
@@ -105,7 +105,7 @@ class GpuHarness:
         self.driver.cluster.adopt(claim.claim)
 
     def copy_of(self, claim: PreparedClaim, **changes: Any) -> PreparedClaim:
-        """Another claim that has the same devices, with changes to each result of its allocation."""
+        """Return another claim that has the same devices, with changes to each result of its allocation."""
         made = deepcopy(claim.claim)
         uid = f"{claim.ref.uid[:-4]}{len(self.driver.cluster.claims):04}"
         made["metadata"] |= {"uid": uid, "name": f"same-{uid}"}
@@ -120,13 +120,13 @@ class GpuHarness:
                 self.node.device_node(f"/{path.relative_to(self.node.root)}", major=195, minor=minor)
 
     def state(self) -> dict[str, Any]:
-        """What the driver can change and must restore: GPUs and files of the node."""
+        """Return what the driver can change and must restore: GPUs and files of the node."""
         gpus = {
             gpu.uuid: (
                 state.mig.current,
                 state.compute_mode,
                 state.persistence,
-                sorted((each.row.name, each.placement.start) for each in state.instances.values()),
+                sorted((instance.row.name, instance.placement.start) for instance in state.instances.values()),
             )
             for gpu in self.memory.gpus
             for state in [self.memory.state(gpu.uuid)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from dra_driver_gpu.nvml.api import Event
+from dra_driver_gpu.nvml.api import NvmlEvent
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode, error_of
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, GpuInstanceProfileKind, Placement
 from dra_driver_gpu.nvml.values import ComputeMode, EccCounter, EccKind, EventType
@@ -52,29 +52,29 @@ class MemoryAnswers:
         return self._handles[handle - _FIRST_HANDLE]
 
     def _answer(self, result: Any) -> Answer:
-        found = list(self._flat(result))
-        texts = [each for each in found if isinstance(each, str)]
-        return Answer(tuple(each for each in found if not isinstance(each, str)), "".join(texts))
+        values = list(self._flat(result))
+        texts = [value for value in values if isinstance(value, str)]
+        return Answer(tuple(value for value in values if not isinstance(value, str)), "".join(texts))
 
     def _flat(self, result: Any) -> Iterator[int | str]:
-        """The numbers and texts of a result, and of everything in it."""
+        """Yield the numbers and texts of a result, and of everything in it."""
         if isinstance(result, _HANDLES):
             if result not in self._handles:
                 self._handles.append(result)
             yield _FIRST_HANDLE + self._handles.index(result)
         elif is_dataclass(result):
-            for each in fields(result):
-                value = getattr(result, each.name)
+            for field in fields(result):
+                value = getattr(result, field.name)
                 yield from self._flat(_NOT_AVAILABLE if value is None else value)
         elif isinstance(result, (list, tuple)):
-            for each in result:
-                yield from self._flat(each)
+            for item in result:
+                yield from self._flat(item)
         elif result is not None:
             yield result if isinstance(result, str) else int(result)
 
 
 def _without_kind(profile: Any) -> list[Any]:
-    return [getattr(profile, each.name) for each in fields(profile) if each.name != "kind"]
+    return [getattr(profile, field.name) for field in fields(profile) if field.name != "kind"]
 
 
 def _gpu_profile(gpu: MemoryGpu, kind: int) -> list[Any]:
@@ -85,7 +85,7 @@ def _compute_profile(instance: MemoryGpuInstance, kind: int, _engines: int) -> l
     return _without_kind(instance.compute_instance_profile(ComputeInstanceProfileKind(kind)))
 
 
-def _wait(events: MemoryEventSet, timeout_ms: int) -> Event:
+def _wait(events: MemoryEventSet, timeout_ms: int) -> NvmlEvent:
     if (event := events.wait(timeout_ms)) is None:
         raise error_of("nvmlEventSetWait_v2", ReturnCode.TIMEOUT)
     return event

@@ -73,7 +73,7 @@ done
 
 
 def mig_minor(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> int:
-    """The minor number of a capability: each of 15 GPU instances of a GPU is followed by its 8 compute instances."""
+    """Return the minor number of a capability: of each of 15 GPU instances, followed by its 8 compute instances."""
     instance = gpu_minor * GPU_INSTANCES + gpu_instance
     number = _FIRST_MINOR + instance * (1 + COMPUTE_INSTANCES)
     return number if compute_instance is None else number + 1 + compute_instance
@@ -105,7 +105,7 @@ class GpuNode:
         self._write_driver()
 
     def nvml(self) -> MemoryNvml:
-        """The GPUs in memory, not initialized; the node's files follow their MIG instances."""
+        """Return the GPUs in memory, not initialized; the node's files follow their MIG instances."""
         nvml = MemoryNvml(self.gpus, driver_version=self.driver_version)
         nvml.watch(self._follow)
         return nvml
@@ -113,10 +113,10 @@ class GpuNode:
     def set_instances(self, gpu_minor: int, instances: Mapping[int, Iterable[int]]) -> None:
         """Write the capabilities and nodes of these GPU instances and their compute instances, and of no others."""
         directory = self._capabilities / f"gpu{gpu_minor}" / "mig"
-        wanted = {directory / f"gi{one}" / "access": mig_minor(gpu_minor, one) for one in instances}
+        wanted = {directory / f"gi{instance}" / "access": mig_minor(gpu_minor, instance) for instance in instances}
         for instance, computes in instances.items():
-            parts = {directory / f"gi{instance}" / f"ci{one}" / "access": one for one in computes}
-            wanted |= {path: mig_minor(gpu_minor, instance, one) for path, one in parts.items()}
+            parts = {directory / f"gi{instance}" / f"ci{compute}" / "access": compute for compute in computes}
+            wanted |= {path: mig_minor(gpu_minor, instance, compute) for path, compute in parts.items()}
         for path in {*directory.rglob("access")} - wanted.keys():  # others may be read at the same time
             minor = int(path.read_text(encoding="utf-8").split()[1])
             self._path(f"dev/nvidia-caps/nvidia-cap{minor}").unlink(missing_ok=True)
@@ -129,10 +129,10 @@ class GpuNode:
         """Write the capabilities of every possible instance, for an NVML that the node's files do not follow."""
         for gpu in self.gpus:
             if gpu.model.mig:
-                self.set_instances(gpu.minor, {one: range(COMPUTE_INSTANCES) for one in range(GPU_INSTANCES)})
+                self.set_instances(gpu.minor, {instance: range(COMPUTE_INSTANCES) for instance in range(GPU_INSTANCES)})
 
     def _follow(self, state: GpuState) -> None:
-        instances = {number: list(one.compute_instances) for number, one in state.instances.items()}
+        instances = {number: list(instance.compute_instances) for number, instance in state.instances.items()}
         if self._followed.get(state.gpu.minor, {}) != instances:
             self._followed[state.gpu.minor] = instances
             self.set_instances(state.gpu.minor, instances)
@@ -230,7 +230,7 @@ class GpuNode:
 
 
 def _resource(gpu: FakeGpu) -> str:
-    """The file `resource` of sysfs, as that of an A100: registers (32 bits), memory and one more window (64 bits).
+    """Return the file `resource` of sysfs as of an A100: registers (32 bits), memory, one more window (64 bits).
 
     They are followed by the expansion ROM, and by the windows of virtual functions, which are larger than the others.
     """

@@ -123,13 +123,13 @@ def build_stub(directory: Path, *, compiler: str = "gcc", without: Iterable[str]
 
 
 def _handler(answers: Answers) -> type[StreamRequestHandler]:
-    class Handler(StreamRequestHandler):
+    class StubHandler(StreamRequestHandler):
         def handle(self) -> None:
             with suppress(ConnectionError):  # the caller was killed
                 line = self.rfile.readline().decode()
                 if line.endswith("\n"):
                     function, text, numbers = line[:-1].split("\t")
-                    found = answers(function, text, tuple(map(int, numbers.split())))
-                    self.wfile.write(f"{found.code:d}\t{found.text}\t{' '.join(map(str, found.numbers))}\n".encode())
+                    answer = answers(function, text, tuple(map(int, numbers.split())))
+                    self.wfile.write(f"{answer.code:d}\t{answer.text}\t{' '.join(map(str, answer.numbers))}\n".encode())
 
-    return Handler
+    return StubHandler

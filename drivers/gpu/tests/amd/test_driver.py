@@ -21,8 +21,8 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 
 
 def test_a_whole_mi300x(make: Any) -> None:
-    found = make(mi300x()).devices["gpu-1-128"]
-    assert found.attributes == {
+    published = make(mi300x()).devices["gpu-1-128"]
+    assert published.attributes == {
         "type": "amdgpu",
         "cardIndex": 1,
         "renderIndex": 128,
@@ -43,7 +43,7 @@ def test_a_whole_mi300x(make: Any) -> None:
         "memoryPartition": "nps1",
         "partitionProfile": "spx_nps1",
     }
-    assert found.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
+    assert published.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
 
 
 @pytest.mark.parametrize("memory", ["nps1", "nps4"])
@@ -62,13 +62,13 @@ def test_eight_partitions_of_an_mi300x(make: Any, memory: str) -> None:
 
 
 def test_a_card_that_cannot_be_partitioned(make: Any) -> None:
-    found = make(RX7900XTX).devices["gpu-1-128"]
-    assert found.attributes["type"] == "amdgpu"
-    assert found.attributes["gfxTarget"] == "gfx1100"
-    assert found.attributes["family"] == "GC_11_0_0"
-    assert not {"partitionProfile", "computePartition", "memoryPartition"} & found.attributes.keys()
-    assert "productName" not in found.attributes
-    assert found.capacity["computeUnits"] == 96
+    published = make(RX7900XTX).devices["gpu-1-128"]
+    assert published.attributes["type"] == "amdgpu"
+    assert published.attributes["gfxTarget"] == "gfx1100"
+    assert published.attributes["family"] == "GC_11_0_0"
+    assert not {"partitionProfile", "computePartition", "memoryPartition"} & published.attributes.keys()
+    assert "productName" not in published.attributes
+    assert published.capacity["computeUnits"] == 96
 
 
 def test_partitions_of_a_kernel_that_does_not_report_the_mode(make: Any, dra_node: Any) -> None:
@@ -76,8 +76,8 @@ def test_partitions_of_a_kernel_that_does_not_report_the_mode(make: Any, dra_nod
     for name in ("compute", "memory"):
         dra_node.remove(f"/sys/devices/pci0000:c0/0000:c1:00.0/current_{name}_partition")
     driver.discover()
-    assert {each.attributes["type"] for each in driver.devices.values()} == {"amdgpu-partition"}
-    assert all("partitionProfile" not in each.attributes for each in driver.devices.values())
+    assert {device.attributes["type"] for device in driver.devices.values()} == {"amdgpu-partition"}
+    assert all("partitionProfile" not in device.attributes for device in driver.devices.values())
 
 
 def test_a_kernel_module_without_version(make: Any, dra_node: Any) -> None:
@@ -115,7 +115,7 @@ def test_every_release_accepts_its_slices(make: Any) -> None:
 def test_a_container_gets_three_nodes(make: Any) -> None:
     prepared = make(mi300x("cpx")).prepare(claim("gpu", config=GpuConfig()))
     devices = prepared.container().devices
-    numbers = {path: (each["major"], each["minor"]) for path, each in devices.items()}
+    numbers = {path: (node["major"], node["minor"]) for path, node in devices.items()}
     assert numbers == {"/dev/kfd": (235, 0), "/dev/dri/card1": (226, 1), "/dev/dri/renderD128": (226, 128)}
 
 
@@ -140,8 +140,8 @@ def test_numbers_that_sysfs_lacks_are_those_of_the_hosts_nodes(make: Any, dra_no
     driver = make(RX7900XTX)
     dra_node.remove("/sys/class/kfd/kfd/dev")
     dra_node.device_node("/dev/kfd", major=511, minor=7)
-    found = driver.prepare(claim("gpu")).container().devices["/dev/kfd"]
-    assert (found["major"], found["minor"]) == (511, 7)
+    node = driver.prepare(claim("gpu")).container().devices["/dev/kfd"]
+    assert (node["major"], node["minor"]) == (511, 7)
 
 
 def test_a_gpu_with_a_malformed_number_is_left_out(make: Any, dra_node: Any) -> None:

@@ -16,7 +16,7 @@ FOLDER = Path(dra_driver_amd.__file__).parent / "fixtures"
 
 
 def test_each_fixture_is_what_the_function_writes(tmp_path: Path) -> None:
-    assert sorted(each.name for each in FOLDER.iterdir()) == sorted(f"{name}.tar.gz" for name in FIXTURES)
+    assert sorted(file.name for file in FOLDER.iterdir()) == sorted(f"{name}.tar.gz" for name in FIXTURES)
     for name in FIXTURES:
         for made in ("one", "other"):
             write_fixture(name, tmp_path / made)

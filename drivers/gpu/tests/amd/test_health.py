@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from dra_driver_amd.health import ErrorCounts, HealthMonitor, read_error_counts
+from dra_driver_amd.health import AmdHealthMonitor, ErrorCounts, read_error_counts
 from dra_driver_amd.testing import mi300x, write_gpus
 
 from dra_sdk import HealthStatus
@@ -29,12 +29,11 @@ class Watched:
     def look(self, after: float = 5.0) -> dict[str, str]:
         """The problems of all devices `after` seconds; empty for a healthy one."""
         self.now += after
-        return {
-            each.device: each.message if each.status is HealthStatus.UNHEALTHY else "" for each in self.monitor.look()
-        }
+        health = self.monitor.look()
+        return {device.device: device.message if device.status is HealthStatus.UNHEALTHY else "" for device in health}
 
     def remarks(self) -> dict[str, str]:
-        return {each.device: each.message for each in self.monitor.look()}
+        return {health.device: health.message for health in self.monitor.look()}
 
     def count(self, block: str, uncorrectable: int, corrected: int = 0) -> None:
         text = f"ue: {uncorrectable}\nce: {corrected}\n"
@@ -210,7 +209,7 @@ def test_a_gpu_that_is_divided_for_a_claim_is_one_device(watched: Any) -> None:
 def test_the_hook_reports_until_it_is_stopped(make_node: Any) -> None:
     made, stop = make_node(mi300x()), Event()
     reports = made.make().dra_device_health(made.node.node, stop)
-    assert [(each.device, each.status) for each in next(reports)] == [("gpu-1-128", HealthStatus.HEALTHY)]
+    assert [(health.device, health.status) for health in next(reports)] == [("gpu-1-128", HealthStatus.HEALTHY)]
     stop.set()
     assert list(reports) == []
 
@@ -257,5 +256,5 @@ def test_a_counter_that_cannot_be_read_is_left_out(tmp_path: Any) -> None:
 def test_the_monitor_is_kept_between_two_calls_of_the_hook(make_node: Any) -> None:
     made = make_node(mi300x())
     driver = made.make()
-    first: HealthMonitor = driver.health_monitor(made.node.node)
+    first: AmdHealthMonitor = driver.health_monitor(made.node.node)
     assert driver.health_monitor(made.node.node) is first

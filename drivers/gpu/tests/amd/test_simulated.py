@@ -22,7 +22,7 @@ def simulate(manifests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
     def run(gpus: list[FakeAmdGpu], *requests: dict[str, Any], **spec: Any) -> list[str]:
         write_gpus(tmp_path / "node", gpus)
-        devices = {"requests": [{"name": f"r{n}", "exactly": each} for n, each in enumerate(requests)], **spec}
+        devices = {"requests": [{"name": f"r{n}", "exactly": request} for n, request in enumerate(requests)], **spec}
         claim = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -34,21 +34,21 @@ def simulate(manifests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         status = main(["simulate", *files, "--driver", "gpu-amd", "--fixture", str(tmp_path / "node"), "-o", "json"])
         out, err = capsys.readouterr()
         assert status in {0, 1}, err
-        (found,) = [each for each in json.loads(out)["items"] if each["kind"] == "ResourceClaim"]
-        allocation = found.get("status", {}).get("allocation", {"devices": {"results": []}})
-        return [each["device"] for each in allocation["devices"]["results"]]
+        (allocated,) = [item for item in json.loads(out)["items"] if item["kind"] == "ResourceClaim"]
+        allocation = allocated.get("status", {}).get("allocation", {"devices": {"results": []}})
+        return [result["device"] for result in allocation["devices"]["results"]]
 
     return run
 
 
 def ask(kind: str, *expressions: str, count: int = 1) -> dict[str, Any]:
-    selectors = [{"cel": {"expression": each}} for each in expressions]
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
     return {"deviceClassName": kind, "count": count, **({"selectors": selectors} if selectors else {})}
 
 
 def test_eight_whole_gpus(simulate: Callable[..., list[str]]) -> None:
-    found = simulate(SPX, ask("whole.gpu.amd.com", count=8))
-    assert found == [f"gpu-{1 + 8 * n}-{128 + 8 * n}" for n in range(8)]
+    devices = simulate(SPX, ask("whole.gpu.amd.com", count=8))
+    assert devices == [f"gpu-{1 + 8 * n}-{128 + 8 * n}" for n in range(8)]
 
 
 def test_a_whole_gpu_is_none_of_its_partitions(simulate: Callable[..., list[str]]) -> None:
@@ -66,8 +66,8 @@ def test_partitions_of_one_gpu(simulate: Callable[..., list[str]]) -> None:
 
 def test_four_gpus_of_one_numa_node(simulate: Callable[..., list[str]]) -> None:
     same = [{"requests": ["r0"], "matchAttribute": "resource.kubernetes.io/numaNode"}]
-    found = simulate(SPX, ask("whole.gpu.amd.com", count=4), constraints=same)
-    assert found == ["gpu-1-128", "gpu-17-144", "gpu-33-160", "gpu-49-176"]
+    devices = simulate(SPX, ask("whole.gpu.amd.com", count=4), constraints=same)
+    assert devices == ["gpu-1-128", "gpu-17-144", "gpu-33-160", "gpu-49-176"]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_gpu_by_its_kind(simulate: Callable[..., list[str]], expression: str) 
 def test_virtual_functions(simulate: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRA_AMD_PASSTHROUGH", "true")
     gpus = [mi300x(driver="gim", vfs=2), mi300x()]
-    found = simulate(gpus, ask("vfio.gpu.amd.com", 'device.attributes["gpu.amd.com"].isVF', count=2))
-    assert found == ["gpu-vfio-0000-c1-02-0", "gpu-vfio-0000-c1-02-1"]
+    devices = simulate(gpus, ask("vfio.gpu.amd.com", 'device.attributes["gpu.amd.com"].isVF', count=2))
+    assert devices == ["gpu-vfio-0000-c1-02-0", "gpu-vfio-0000-c1-02-1"]
 
 
 def test_a_vfio_device_is_no_gpu_for_a_container(

@@ -40,8 +40,8 @@ def test_without_passthrough_there_are_no_vfio_devices(make_node: Any) -> None:
 
 
 def test_a_gpu_for_a_virtual_machine(make_node: Any) -> None:
-    found = make_node(mi300x(), passthrough=True).driver.devices["gpu-vfio-0000-c1-00-0"]
-    assert found.attributes == {
+    published = make_node(mi300x(), passthrough=True).driver.devices["gpu-vfio-0000-c1-00-0"]
+    assert published.attributes == {
         "type": "vfio",
         "vendorID": "0x1002",
         "deviceID": "0x74a1",
@@ -55,18 +55,18 @@ def test_a_gpu_for_a_virtual_machine(make_node: Any) -> None:
         "resource.kubernetes.io/pciBusID": GPU,
         "resource.kubernetes.io/numaNode": 0,
     }
-    assert found.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
+    assert published.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
 
 
 def test_virtual_functions_are_published_and_their_gpu_is_not(make_node: Any) -> None:
     devices = make_node(mi300x(driver="gim", vfs=2), passthrough=True).driver.devices
     assert list(devices) == ["gpu-vfio-0000-c1-02-0", "gpu-vfio-0000-c1-02-1"]
-    found = devices["gpu-vfio-0000-c1-02-1"]
-    assert found.attributes["isVF"] is True
-    assert found.attributes["parentPciAddr"] == GPU
-    assert found.attributes["deviceID"] == "0x74b5"
-    assert found.attributes["iommuGroup"] == "101"
-    assert found.capacity == {}
+    published = devices["gpu-vfio-0000-c1-02-1"]
+    assert published.attributes["isVF"] is True
+    assert published.attributes["parentPciAddr"] == GPU
+    assert published.attributes["deviceID"] == "0x74b5"
+    assert published.attributes["iommuGroup"] == "101"
+    assert published.capacity == {}
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_from_amdgpu_to_vfio_and_back(make_node: Any) -> None:
     assert made.driver_of() == "vfio-pci"
     assert set(prepared.container().devices) == {"/dev/vfio/20"}
     made.driver.discover()
-    (found,) = made.driver.devices.values()
-    assert found.attributes == before["gpu-vfio-0000-c1-00-0"].attributes
-    assert found.capacity == before["gpu-vfio-0000-c1-00-0"].capacity
+    (published,) = made.driver.devices.values()
+    assert published.attributes == before["gpu-vfio-0000-c1-00-0"].attributes
+    assert published.capacity == before["gpu-vfio-0000-c1-00-0"].capacity
     made.driver.restart()
     made.driver.unprepare(prepared)
     assert made.driver_of() == "amdgpu"
@@ -235,8 +235,8 @@ def test_an_empty_configuration_of_the_wrong_kind_does_no_harm(make_node: Any) -
 def test_a_monitor_gets_the_node_of_a_bound_function_only(make_node: Any) -> None:
     made = make_node(mi300x(), mi300x(driver="vfio-pci"), passthrough=True)
     vfio_nodes(made, "/dev/vfio/21")
-    found = made.driver.prepare(claim(vm(count=2, admin_access=True)))
-    assert set(found.container().devices) == {"/dev/vfio/21"}
+    prepared = made.driver.prepare(claim(vm(count=2, admin_access=True)))
+    assert set(prepared.container().devices) == {"/dev/vfio/21"}
     assert made.effects.calls == []
 
 
@@ -252,4 +252,4 @@ def test_after_a_reboot_there_is_nothing_to_undo(make_node: Any) -> None:
 def test_the_functions_of_a_node_without_iommufd(tmp_path: Any) -> None:
     host = write_gpus(tmp_path, [mi300x()])
     (tmp_path / "dev/iommu").unlink()
-    assert [each.iommufd for each in read_passthrough(host)] == [False]
+    assert [gpu.iommufd for gpu in read_passthrough(host)] == [False]

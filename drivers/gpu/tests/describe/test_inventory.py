@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
-from dra_driver_gpu.describe.inventory import Inventory, snapshot
+from dra_driver_gpu.describe.inventory import GpuInventory, snapshot
 from dra_driver_gpu.gpu_record import gpu_records
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
 from dra_driver_gpu.nvml.mig import Placement
@@ -51,7 +51,7 @@ ODD = [code for code in ReturnCode if code not in {ReturnCode.SUCCESS, *OUT_OF_R
 MIG = {"dynamic_mig": True, "created_by_us": lambda _gpu, _mig: False}
 
 
-def read(nvml: MemoryNvml) -> Inventory:
+def read(nvml: MemoryNvml) -> GpuInventory:
     nvml.init()
     try:
         return read_inventory(nvml, Host(Path("/nowhere")))
@@ -60,7 +60,7 @@ def read(nvml: MemoryNvml) -> Inventory:
 
 
 def names(nvml: MemoryNvml, **options: Any) -> list[str]:
-    return [each.name for each in make_pool("n", read(nvml).gpus, (), PublishOptions(**options)).devices]
+    return [device.name for device in make_pool("n", read(nvml).gpus, (), PublishOptions(**options)).devices]
 
 
 def create(nvml: MemoryNvml, profile: int, placement: Placement, *, compute: int | None = 0) -> None:
@@ -76,8 +76,8 @@ def create(nvml: MemoryNvml, profile: int, placement: Placement, *, compute: int
 def test_an_optional_query_that_fails_hides_no_gpu(function: str, code: ReturnCode) -> None:
     nvml = MemoryNvml([fake_gpu("H100-80GB")])
     nvml.fail(function, code, times=10**6)
-    found = read(nvml)
-    assert not found.errors
+    inventory = read(nvml)
+    assert not inventory.errors
     assert names(nvml) == ["gpu-0"]
     assert "gpu-0" in names(nvml, dynamic_mig=True)
 
@@ -101,9 +101,9 @@ def test_a_query_that_fails_hides_no_gpu_with_mig_on(function: str, code: Return
     nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
     create(nvml, 19, Placement(0, 1))
     nvml.fail(function, code, times=10**6)
-    found = read(nvml)
-    assert not found.errors
-    assert [gpu.mig for gpu in found.gpus] == [True]
+    inventory = read(nvml)
+    assert not inventory.errors
+    assert [gpu.mig for gpu in inventory.gpus] == [True]
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetMigDeviceHandleByIndex", *OF_MIG_DEVICES[3:]])
@@ -179,7 +179,7 @@ def test_a_gpu_instance_without_compute_instance_takes_its_slices() -> None:
     assert names(nvml) == ["gpu-0-mig-1g5gb-19-0"]
     published = names(nvml, **MIG)
     assert "gpu-0-mig-3g20gb-9-0" not in published  # somebody else created a smaller MIG device at 0
-    assert [each for each in published if each.endswith(("-4", "-5", "-6"))] == []
+    assert [name for name in published if name.endswith(("-4", "-5", "-6"))] == []
     assert "gpu-0-mig-1g5gb-19-0" in published
 
 
@@ -194,21 +194,21 @@ def test_counters_suffice_for_as_many_instances_as_nvml_says() -> None:
     model = MODELS["B200-180GB"]
     rows = tuple(replace(row, engines=(*row.engines[:1], 1, *row.engines[2:])) for row in model.mig)
     nvml = MemoryNvml([FakeGpu(model=replace(model, mig=rows), minor=0, uuid="GPU-x", pci_address="0000:10:00.0")])
-    found = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True))
-    [counters] = found.counter_sets
+    pool = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True))
+    [counters] = pool.counter_sets
     assert counters.counters["decoders"] == 7
-    whole = next(each for each in found.devices if each.name == "gpu-0")
+    whole = next(device for device in pool.devices if device.name == "gpu-0")
     assert whole.consumes[0].counters == counters.counters
 
 
-@pytest.mark.parametrize("name", [name for name, one in MODELS.items() if one.mig])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.mig])
 def test_the_counters_are_those_of_the_largest_profile(name: str) -> None:
     nvml = MemoryNvml([fake_gpu(name, mig=True)])
     [counters] = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True)).counter_sets
     whole = max(MODELS[name].mig, key=lambda row: row.slices)
     assert counters.counters["multiprocessors"] == whole.multiprocessors
     assert counters.counters["memory"] == whole.memory_mib << 20
-    assert [counters.counters[each] for each in ("copy-engines", "decoders", "encoders")] == list(whole.engines[:3])
+    assert [counters.counters[engine] for engine in ("copy-engines", "decoders", "encoders")] == list(whole.engines[:3])
 
 
 def test_memory_slices_are_left_out_if_a_device_has_too_many_capacities(make_gpus: Any) -> None:
@@ -220,7 +220,7 @@ def test_memory_slices_are_left_out_if_a_device_has_too_many_capacities(make_gpu
     harness.driver.assert_publishable("1.36")
     whole = harness.driver.devices["gpu-0-mig-4g96gb-0-0"]
     assert whole.capacity["memory"].value == 97408 << 20
-    assert not [each for each in whole.capacity if each.startswith("memorySlice")]
+    assert not [name for name in whole.capacity if name.startswith("memorySlice")]
     assert harness.driver.devices.keys() == {"gpu-0-mig-4g96gb-0-0", "gpu-1"}
 
 
@@ -229,7 +229,7 @@ def test_memory_slices_are_capacities_if_there_is_room(make_gpus: Any) -> None:
     create(harness.memory, 5, Placement(6, 6), compute=1)
     harness.driver.discover()
     [half] = harness.driver.devices.values()
-    assert {each for each in half.capacity if each.startswith("memorySlice")} == {
+    assert {name for name in half.capacity if name.startswith("memorySlice")} == {
         f"memorySlice{number}" for number in range(6, 12)
     }
 

@@ -20,9 +20,9 @@ def pci(host: Host, address: str) -> Path:
 
 def test_virtual_functions_are_not_published(make_gpus: Any) -> None:
     host = Host(make_gpus("L4", "L4").node.root)
-    assert [each.index for each in read_passthrough(host)] == [0, 1]
+    assert [gpu.index for gpu in read_passthrough(host)] == [0, 1]
     (pci(host, GPU) / "physfn").symlink_to("../0000:11:00.0")
-    assert [(each.index, each.pci.address) for each in read_passthrough(host)] == [(0, "0000:11:00.0")]
+    assert [(gpu.index, gpu.pci.address) for gpu in read_passthrough(host)] == [(0, "0000:11:00.0")]
 
 
 def test_a_malformed_file_of_windows_is_an_error(make_gpus: Any) -> None:

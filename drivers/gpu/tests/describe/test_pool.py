@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
-from dra_driver_gpu.describe.devices import Kind
+from dra_driver_gpu.describe.devices import GpuKind
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import VirtualizationMode
@@ -88,11 +88,11 @@ def test_numa_nodes_are_lists_if_the_operator_says_so(tmp_path, on, nodes):
     node = GpuNode(tmp_path, [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)], machine=machine)
     settings = GpuSettings(list_attributes=on, dynamic_mig=True, passthrough=True)
     (pool,) = GpuDriver(settings, nvml=lambda _root: node.nvml()).dra_discover(Node("n", tmp_path))
-    found = {each.name: each.attributes for each in pool.devices}
-    assert [found[name][NUMA_NODE] for name in ("gpu-0", "gpu-1")] == nodes
-    assert [found[name][NUMA_NODE] for name in ("gpu-vfio-0", "gpu-vfio-1")] == nodes
-    assert found["gpu-0-mig-7g80gb-0-0"][NUMA_NODE] == nodes[0]
-    assert found["gpu-0"][PCIE_ROOT] == "pci0000:0f"
+    attributes = {device.name: device.attributes for device in pool.devices}
+    assert [attributes[name][NUMA_NODE] for name in ("gpu-0", "gpu-1")] == nodes
+    assert [attributes[name][NUMA_NODE] for name in ("gpu-vfio-0", "gpu-vfio-1")] == nodes
+    assert attributes["gpu-0-mig-7g80gb-0-0"][NUMA_NODE] == nodes[0]
+    assert attributes["gpu-0"][PCIE_ROOT] == "pci0000:0f"
 
 
 def test_with_dynamic_mig_a_gpu_has_the_capacities_of_its_largest_parts(make_gpus):
@@ -141,8 +141,8 @@ def test_a_gpu_with_mig_on_and_no_mig_device_is_logged(make_gpus, caplog):
 def test_placements_that_leave_the_most_room_come_first(make_gpus, model, profile, starts):
     """As NVIDIA's driver chooses: of A100's 1g the first is GPU instance 13, which starts at slice 6."""
     devices = make_gpus(model, dynamic_mig=True).driver.devices.items()
-    found = [int(name.rpartition("-")[2]) for name, each in devices if each.attributes.get("profile") == profile]
-    assert found == starts
+    names = [name for name, device in devices if device.attributes.get("profile") == profile]
+    assert [int(name.rpartition("-")[2]) for name in names] == starts
 
 
 def test_a_vgpu_guest_has_no_dynamic_mig(make_gpus):
@@ -193,12 +193,12 @@ def test_claims_share_a_mig_device(make_gpus, sharing, claims, dynamic):
     whole = {"device_class": "mig.nvidia.com", "where": 'device.attributes["gpu.nvidia.com"].profile == "7g.80gb"'}
     asked = request("mig", **whole, capacity={"memory": "30Gi"} if sharing == "memory" else {})
     prepared = [harness.driver.prepare(claim(asked)) for _ in range(claims)]
-    assert {each for one in prepared for each in one.names} == {"gpu-0-mig-7g80gb-0-0"}
+    assert {name for claimed in prepared for name in claimed.names} == {"gpu-0-mig-7g80gb-0-0"}
     if sharing != "unlimited":
         with pytest.raises(NotAllocatedError):
             harness.driver.allocate(claim(asked))
-    for each in prepared:
-        harness.driver.unprepare(each)
+    for claimed in prepared:
+        harness.driver.unprepare(claimed)
     assert len(harness.memory.state(harness.memory.gpus[0].uuid).instances) == int(not dynamic)
 
 
@@ -240,16 +240,16 @@ def test_each_of_several_compute_instances_is_a_device(tmp_path):
 def test_each_device_knows_its_gpu_and_its_part_of_it(make_gpus):
     """Preparation and health need no names."""
     harness = make_gpus("H100-80GB", dynamic_mig=True, passthrough=True, sharing="4", list_attributes=True)
-    devices = {name: each.hardware for name, each in harness.driver.devices.items()}
+    devices = {name: device.hardware for name, device in harness.driver.devices.items()}
     [gpu] = harness.memory.gpus
-    assert {(each.uuid, each.pci_address) for each in devices.values()} == {(gpu.uuid, gpu.pci_address)}
-    assert {name: each.kind for name, each in devices.items() if "-mig-" not in name} == {
-        "gpu-0": Kind.GPU,
-        "gpu-vfio-0": Kind.VFIO,
+    assert {(device.uuid, device.pci_address) for device in devices.values()} == {(gpu.uuid, gpu.pci_address)}
+    assert {name: device.kind for name, device in devices.items() if "-mig-" not in name} == {
+        "gpu-0": GpuKind.GPU,
+        "gpu-vfio-0": GpuKind.VFIO,
     }
     right = devices["gpu-0-mig-3g40gb-9-4"]
     assert (right.kind, right.mig.profile.id, right.mig.placement, right.mig.compute) == (
-        Kind.MIG,
+        GpuKind.MIG,
         9,
         Placement(4, 4),
         None,

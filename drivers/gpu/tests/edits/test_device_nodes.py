@@ -26,16 +26,16 @@ def test_a_mig_device_has_two_capabilities_while_it_exists(node):
     instance = nvml.device_by_index(1).create_gpu_instance(9, Placement(4, 4))
     compute = instance.create_compute_instance(2)
     number = instance.info().id
-    found = mig_capabilities(node.host, 1, number, compute.info().id)
-    assert found == [capability(mig_minor(1, number)), capability(mig_minor(1, number, 0))]
-    for each in found:
-        assert (node.root / each.path.lstrip("/")).exists()
+    capabilities = mig_capabilities(node.host, 1, number, compute.info().id)
+    assert capabilities == [capability(mig_minor(1, number)), capability(mig_minor(1, number, 0))]
+    for device_node in capabilities:
+        assert (node.root / device_node.path.lstrip("/")).exists()
     compute.destroy()
     instance.destroy()
     nvml.shutdown()
     with pytest.raises(HardwareError, match="gpu1/mig/gi2/access: cannot be read"):
         mig_capabilities(node.host, 1, number, 0)
-    assert not (node.root / found[0].path.lstrip("/")).exists()
+    assert not (node.root / capabilities[0].path.lstrip("/")).exists()
 
 
 def test_minor_numbers_are_those_of_the_kernel(node):

@@ -37,8 +37,8 @@ def test_absolute_links_are_followed_in_the_driver_root(make_gpus):
     harness = make_gpus("L4", driver_root="/run/nvidia/driver")
     harness.node.link("/run/nvidia/driver/lib64", "/opt/lib")
     harness.node.file(f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}")
-    found = mounts(harness)
-    assert found[f"/opt/lib/libextra.so.{VERSION}"] == f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}"
+    mounted = mounts(harness)
+    assert mounted[f"/opt/lib/libextra.so.{VERSION}"] == f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}"
 
 
 def test_a_program_is_mounted_under_its_name_if_that_is_a_link(make_gpus):
@@ -47,9 +47,9 @@ def test_a_program_is_mounted_under_its_name_if_that_is_a_link(make_gpus):
     harness.node.path("/usr/bin/nvidia-smi").rename(harness.node.path("/usr/bin/real-smi"))
     harness.node.link("/usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
     harness.node.link("/etc/alternatives/nvidia-smi", "/usr/bin/real-smi")
-    found = mounts(harness)
-    assert found["/usr/bin/nvidia-smi"] == "/usr/bin/real-smi"
-    assert "/usr/bin/real-smi" not in found
+    mounted = mounts(harness)
+    assert mounted["/usr/bin/nvidia-smi"] == "/usr/bin/real-smi"
+    assert "/usr/bin/real-smi" not in mounted
 
 
 def test_a_program_has_precedence_over_a_script_that_starts_it(make_gpus):
@@ -58,9 +58,9 @@ def test_a_program_has_precedence_over_a_script_that_starts_it(make_gpus):
     for name in ("nvidia-smi", "nvidia-debugdump"):
         harness.node.file(f"/usr/bin/{name}", f"#!/bin/sh\nexec /usr/local/nvidia/bin/{name}\n")
     harness.node.file("/usr/local/nvidia/bin/nvidia-smi", "\x7fELF")
-    found = mounts(harness)
-    assert found["/usr/bin/nvidia-smi"] == "/usr/local/nvidia/bin/nvidia-smi"
-    assert found["/usr/bin/nvidia-debugdump"] == "/usr/bin/nvidia-debugdump"
+    mounted = mounts(harness)
+    assert mounted["/usr/bin/nvidia-smi"] == "/usr/local/nvidia/bin/nvidia-smi"
+    assert mounted["/usr/bin/nvidia-debugdump"] == "/usr/bin/nvidia-debugdump"
 
 
 def test_debians_libraries_have_the_names_that_programs_link_to(make_gpus):
@@ -70,9 +70,9 @@ def test_debians_libraries_have_the_names_that_programs_link_to(make_gpus):
     harness.node.file(real)
     harness.node.link(f"{LIB}/libnvidia-opticalflow.so.1", "/etc/alternatives/opticalflow")
     harness.node.link("/etc/alternatives/opticalflow", real)
-    found = mounts(harness)
+    mounted = mounts(harness)
     for name in ("libnvidia-opticalflow.so.1", f"libnvidia-opticalflow.so.{VERSION}"):
-        assert found[f"{LIB}/{name}"] == found[f"/usr/lib64/{name}"] == real
+        assert mounted[f"{LIB}/{name}"] == mounted[f"/usr/lib64/{name}"] == real
 
 
 def test_links_to_links_are_mounted_and_links_to_other_libraries_are_not(make_gpus):
@@ -82,11 +82,11 @@ def test_links_to_links_are_mounted_and_links_to_other_libraries_are_not(make_gp
     harness.node.link(f"{LIB}/libGLX_indirect.so.0", f"libcuda.so.{VERSION}")
     harness.node.file(f"{LIB}/libz.so.1.3")
     harness.node.link(f"{LIB}/libz.so.1", "libz.so.1.3")
-    found = mounts(harness)
-    assert {found[f"{LIB}/{name}"] for name in ("libcuda.so", "libGLX_indirect.so.0")} == {
+    mounted = mounts(harness)
+    assert {mounted[f"{LIB}/{name}"] for name in ("libcuda.so", "libGLX_indirect.so.0")} == {
         f"{LIB}/libcuda.so.{VERSION}"
     }
-    assert f"{LIB}/libz.so.1" not in found
+    assert f"{LIB}/libz.so.1" not in mounted
 
 
 def test_links_that_lead_nowhere_are_left_out(make_gpus):
@@ -97,9 +97,9 @@ def test_links_that_lead_nowhere_are_left_out(make_gpus):
     harness.node.link(f"{LIB}/libgone.so", "libgone.so.1")
     harness.node.link(f"{LIB}/libgone.so.1", f"/opt/libgone.so.{VERSION}")
     harness.node.link(f"{LIB}/libcuda.so", f"../x86_64-linux-gnu/libcuda.so.{VERSION}")
-    found = mounts(harness)
-    assert found[f"{LIB}/libcuda.so"] == f"{LIB}/libcuda.so.{VERSION}"
-    assert not [path for path in found if "first" in path or "second" in path or "gone" in path]
+    mounted = mounts(harness)
+    assert mounted[f"{LIB}/libcuda.so"] == f"{LIB}/libcuda.so.{VERSION}"
+    assert not [path for path in mounted if "first" in path or "second" in path or "gone" in path]
 
 
 def test_libraries_for_32_bits_are_left_out(make_gpus):
@@ -108,9 +108,9 @@ def test_libraries_for_32_bits_are_left_out(make_gpus):
     harness.node.path("/usr/lib").mkdir(exist_ok=True)
     harness.node.path(f"/usr/lib/libcuda.so.{VERSION}").write_bytes(b"\x7fELF\x01\x01\x01")
     harness.node.path(f"/usr/lib/libother.so.{VERSION}").write_bytes(b"\x7fELF\x02\x01\x01")
-    found = mounts(harness)
-    assert f"/usr/lib/libcuda.so.{VERSION}" not in found
-    assert f"/usr/lib/libother.so.{VERSION}" in found
+    mounted = mounts(harness)
+    assert f"/usr/lib/libcuda.so.{VERSION}" not in mounted
+    assert f"/usr/lib/libother.so.{VERSION}" in mounted
 
 
 def test_links_that_programs_expect_are_created(make_gpus):
@@ -158,8 +158,8 @@ def test_files_for_graphics(make_gpus):
     )
     for path in wanted:
         harness.node.file(f"/run/nvidia/driver{path}")
-    found = mounts(harness)
-    assert {path: found[path] for path in wanted} == {path: f"/run/nvidia/driver{path}" for path in wanted}
+    mounted = mounts(harness)
+    assert {path: mounted[path] for path in wanted} == {path: f"/run/nvidia/driver{path}" for path in wanted}
 
 
 def test_sockets_of_daemons_in_the_drivers_container_or_else_on_the_host(make_gpus):
@@ -167,8 +167,8 @@ def test_sockets_of_daemons_in_the_drivers_container_or_else_on_the_host(make_gp
     inner, outer = "/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"
     for path in (f"/run/nvidia/driver{inner}", inner, outer):
         harness.node.file(path)
-    found = mounts(harness)
-    assert (found[inner], found[outer]) == (f"/run/nvidia/driver{inner}", outer)
+    mounted = mounts(harness)
+    assert (mounted[inner], mounted[outer]) == (f"/run/nvidia/driver{inner}", outer)
 
 
 # -- hooks

@@ -70,15 +70,15 @@ def host(make_gpus: Callable[..., GpuHarness]) -> Node:
     def make(name: str) -> GpuHarness:
         driver_root, directory = HOSTS[name]
         harness = make_gpus("L4", driver_root=driver_root)
-        found = harness.gpus.driver_root / WRITTEN
+        written = harness.gpus.driver_root / WRITTEN
         place = harness.gpus.driver_root / directory.lstrip("/")
-        if place != found:
+        if place != written:
             place.parent.mkdir(parents=True, exist_ok=True)
-            found.rename(place)
+            written.rename(place)
         if name == "nixos":
             harness.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
-            for each in place.iterdir():
-                harness.node.link(f"/nix/store/1-graphics-drivers/lib/{each.name}", f"{STORE}/{each.name}")
+            for file in place.iterdir():
+                harness.node.link(f"/nix/store/1-graphics-drivers/lib/{file.name}", f"{STORE}/{file.name}")
         if name == "nixos with one package":  # Nix then links the whole directory
             harness.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
             harness.node.link("/nix/store/1-graphics-drivers/lib", STORE)
@@ -109,12 +109,12 @@ def test_the_loader_of_a_distribution_finds_the_libraries_of_any_host(
 ) -> None:
     tree = mounted(host(name), DISTRIBUTIONS[image], tmp_path / "container")
     for library in ("libcuda.so.1", "libnvidia-ml.so.1", f"libnvidia-ptxjitcompiler.so.{VERSION}"):
-        assert any(file_below(tree, Path(each, library)) for each in DISTRIBUTIONS[image].searched), library
+        assert any(file_below(tree, Path(directory, library)) for directory in DISTRIBUTIONS[image].searched), library
 
 
 def test_the_loader_of_alpine_does_not_find_them_and_could_not_load_them(host: Node, tmp_path: Path) -> None:
     tree = mounted(host("debian"), MUSL, tmp_path / "container")
-    assert not any(file_below(tree, Path(each, "libcuda.so.1")) for each in MUSL.searched)
+    assert not any(file_below(tree, Path(directory, "libcuda.so.1")) for directory in MUSL.searched)
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -158,20 +158,20 @@ def test_nvidia_smi_runs_on_the_host(host: Node, config: Callable[..., dict[str,
 def test_a_container_gets_nvidia_smi_if_it_can_run_there(host: Node, name: str, mounted: bool) -> None:
     harness = with_programs(host(name), name)
     mounts = harness.driver.prepare(claim("gpu")).container().mounts
-    found = {path: mount["source"] for path, mount in mounts.items() if path.endswith("nvidia-smi")}
-    assert found == ({"/usr/bin/nvidia-smi": f"/{PROGRAMS[name]}/nvidia-smi"} if mounted else {})
+    programs = {path: mount["source"] for path, mount in mounts.items() if path.endswith("nvidia-smi")}
+    assert programs == ({"/usr/bin/nvidia-smi": f"/{PROGRAMS[name]}/nvidia-smi"} if mounted else {})
 
 
 def with_programs(harness: GpuHarness, name: str) -> GpuHarness:
     """The node with the driver's programs where this host has them."""
-    found = harness.gpus.driver_root / "usr/bin"
+    written = harness.gpus.driver_root / "usr/bin"
     place = harness.gpus.driver_root / PROGRAMS[name]
     place.parent.mkdir(parents=True, exist_ok=True)
-    found.rename(place)
+    written.rename(place)
     if name == "nixos":
         harness.node.link("/run/current-system", "/nix/store/4-system")
-        for each in place.iterdir():
-            harness.node.link(f"/nix/store/4-system/sw/bin/{each.name}", f"/{PROGRAMS[name]}/{each.name}")
+        for file in place.iterdir():
+            harness.node.link(f"/nix/store/4-system/sw/bin/{file.name}", f"/{PROGRAMS[name]}/{file.name}")
     return harness
 
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions
-from dra_driver_gpu.health import HealthMonitor, HealthRules
+from dra_driver_gpu.health import GpuHealthMonitor, HealthRules
 from dra_driver_gpu.health.events import EventListener
-from dra_driver_gpu.nvml.api import Event
+from dra_driver_gpu.nvml.api import NvmlEvent
 from dra_driver_gpu.nvml.library import NvmlLibrary
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing.node import GpuNode
@@ -31,7 +31,7 @@ class OwnTime(EventListener):
         super().__init__()
         self.now = 0.0
 
-    def wait(self, milliseconds: int) -> Event | None:
+    def wait(self, milliseconds: int) -> NvmlEvent | None:
         event = super().wait(0)
         self.now += 0.0 if event else milliseconds / 1000
         return event
@@ -52,7 +52,7 @@ class Watched:
         self.stop = Flag()
         self.library = NvmlLibrary(self.nvml)
         clock = (lambda: listener.now) if isinstance(listener, OwnTime) else monotonic
-        self.monitor = HealthMonitor(
+        self.monitor = GpuHealthMonitor(
             self.library, options, HealthRules(**{**FAST, **rules}), clock=clock, listener=listener
         )
         self.restart()
@@ -69,23 +69,23 @@ class Watched:
     def step(self) -> dict[str, DeviceHealth]:
         report = next(self._reports)
         read_report("gpu.nvidia.com", "node-1", report)  # the SDK accepts it
-        return {each.device: each for each in report}
+        return {health.device: health for health in report}
 
     def unhealthy(self) -> dict[str, str]:
         """The unhealthy devices of the next report; all others must be healthy."""
         report = self.step()
-        assert {each.status for each in report.values()} <= {HealthStatus.HEALTHY, HealthStatus.UNHEALTHY}
-        return {name: each.message for name, each in report.items() if each.status is HealthStatus.UNHEALTHY}
+        assert {health.status for health in report.values()} <= {HealthStatus.HEALTHY, HealthStatus.UNHEALTHY}
+        return {name: health.message for name, health in report.items() if health.status is HealthStatus.UNHEALTHY}
 
     def create(self, gpu: int, profile_id: int, start: int, size: int) -> int:
         """Create a MIG device; returns the id of its GPU instance."""
         self.nvml.init()
         instance = self.nvml.device_by_uuid(self.gpus[gpu]).create_gpu_instance(profile_id, Placement(start, size))
-        kind = next(each for each in self.nvml.state(self.gpus[gpu]).instances[instance.info().id].profiles[::-1])
+        kind = next(profile for profile in self.nvml.state(self.gpus[gpu]).instances[instance.info().id].profiles[::-1])
         instance.create_compute_instance(kind.id)
-        found = instance.info().id
+        instance_id = instance.info().id
         self.nvml.shutdown()
-        return found
+        return instance_id
 
     def end(self) -> None:
         """The hook ends; the monitor stays."""
@@ -110,8 +110,8 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for watched in made:
+        watched.close()
 
 
 @pytest.fixture

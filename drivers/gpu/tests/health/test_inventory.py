@@ -96,7 +96,7 @@ def test_a_gpu_with_a_virtual_machine_is_not_lost(watch: Watch) -> None:
     gone = node.nvml.unbind(node.gpus[0])
     report = node.step()
     assert set(report) == {"gpu-vfio-0", "gpu-1", "gpu-vfio-1"}
-    assert all(each.status is HealthStatus.HEALTHY for each in report.values())
+    assert all(health.status is HealthStatus.HEALTHY for health in report.values())
     bind(node, 0, "nvidia")
     node.nvml.bind(gone)
     assert set(node.step()) == {"gpu-0", "gpu-vfio-0", "gpu-1", "gpu-vfio-1"}
@@ -113,7 +113,7 @@ def test_a_node_whose_gpus_are_all_bound_to_vfio(watch: Watch) -> None:
     node = watch("L4", options=PublishOptions(passthrough=True))
     bind(node, 0, "vfio-pci")
     node.nvml.unbind(node.gpus[0])
-    assert {name: each.status for name, each in node.step().items()} == {"gpu-vfio-0": HealthStatus.HEALTHY}
+    assert {name: health.status for name, health in node.step().items()} == {"gpu-vfio-0": HealthStatus.HEALTHY}
 
 
 def test_a_node_whose_gpus_are_all_bound_to_vfio_needs_no_driver(watch: Watch) -> None:
@@ -123,4 +123,4 @@ def test_a_node_whose_gpus_are_all_bound_to_vfio_needs_no_driver(watch: Watch) -
     node.nvml.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED, times=10**6)
     node.end()
     node.restart()
-    assert {name: each.status for name, each in node.step().items()} == {"gpu-vfio-0": HealthStatus.HEALTHY}
+    assert {name: health.status for name, health in node.step().items()} == {"gpu-vfio-0": HealthStatus.HEALTHY}

@@ -20,7 +20,7 @@ Watch = Callable[..., Any]
 
 def test_healthy_gpus(watch: Watch) -> None:
     report = watch("A100-40GB", "L4").step()
-    assert {name: (each.status, each.message) for name, each in report.items()} == {
+    assert {name: (health.status, health.message) for name, health in report.items()} == {
         "gpu-0": (HealthStatus.HEALTHY, ""),
         "gpu-1": (HealthStatus.HEALTHY, ""),
     }
@@ -98,8 +98,8 @@ def test_the_taints_are_those_for_which_tolerations_exist(watch: Watch) -> None:
     watched.nvml.lose(second)
     watched.nvml.set_recovery_action(third, RecoveryAction.GPU_RESET)
     report = watched.step()
-    assert [tuple(each.taints) for each in report.values()] == [("xid=62", "xid=94"), ("gpu-lost",), ()]
-    assert {each.status for each in report.values()} == {HealthStatus.UNHEALTHY}
+    assert [tuple(health.taints) for health in report.values()] == [("xid=62", "xid=94"), ("gpu-lost",), ()]
+    assert {health.status for health in report.values()} == {HealthStatus.UNHEALTHY}
     watched.nvml.reset(first)
     assert watched.step()["gpu-0"].taints == ()
 
@@ -187,6 +187,6 @@ def test_it_survives_a_failure_of_any_call(watch: Watch, caplog: pytest.LogCaptu
         for _ in range(3):  # an event before the registration is lost: NVML does not keep it
             node.nvml.inject_event(node.gpus[0], XID, 79)
             report = node.step()
-        assert [each.status for each in report.values()] == [HealthStatus.UNHEALTHY, HealthStatus.HEALTHY], point
+        assert [health.status for health in report.values()] == [HealthStatus.UNHEALTHY, HealthStatus.HEALTHY], point
         node.close()
     print(f"{points} NVML calls, each failed once")

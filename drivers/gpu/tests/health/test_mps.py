@@ -46,9 +46,11 @@ def watched(harness, monkeypatch):
 
     def unhealthy():
         reports = plugin.dra_device_health(harness.node.node, threading.Event())
-        found = {each.device: each.message for each in next(reports) if each.status is HealthStatus.UNHEALTHY}
+        messages = {
+            device.device: device.message for device in next(reports) if device.status is HealthStatus.UNHEALTHY
+        }
         reports.close()
-        return found
+        return messages
 
     watcher = threading.Thread(target=plugin.dra_watch, args=(harness.node.node, lambda: None, stop))
     watcher.start()
@@ -74,6 +76,6 @@ def test_a_hung_daemon_makes_its_mig_device_unhealthy_and_no_other(make_node, co
     harness.driver.prepare(with_mps(config, "MigDeviceConfig", device_class="mig.nvidia.com"))
     with watched(harness, monkeypatch) as unhealthy:
         hang(harness)
-        found = wait(unhealthy)
+        messages = wait(unhealthy)
     names = {"1g10gb-19", "1g10gb-me-20"}  # the other one can have the same placement
-    assert found.keys() == {f"gpu-0-mig-{each}-6" for each in names}
+    assert messages.keys() == {f"gpu-0-mig-{name}-6" for name in names}

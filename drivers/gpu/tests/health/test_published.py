@@ -21,8 +21,8 @@ MakeGpus = Callable[..., Any]
 def tainted(cluster: EmbeddedCluster) -> dict[str, str]:
     """The keys of the devices' taints in the slices."""
     slices = cluster.api.list("resourceslices")
-    devices = [device for each in slices for device in each["spec"].get("devices", ())]
-    return {each["name"]: each["taints"][0]["key"] for each in devices if each.get("taints")}
+    devices = [device for published_slice in slices for device in published_slice["spec"].get("devices", ())]
+    return {device["name"]: device["taints"][0]["key"] for device in devices if device.get("taints")}
 
 
 def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
 
     def follow() -> None:
         for report in driver.dra_device_health(harness.node.node, stop):
-            states = {each.device: each.status.name for each in report}
+            states = {health.device: health.status.name for health in report}
             reports.append(states)
 
     watcher = Thread(target=follow)
@@ -64,7 +64,7 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
         prepared = harness.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
         seen = len(reports)
         wait(lambda: len(reports) > seen)
-        assert "UNHEALTHY" not in {status for each in reports for status in each.values()}
+        assert "UNHEALTHY" not in {status for states in reports for status in states.values()}
         harness.driver.unprepare(prepared)
     finally:
         stop.set()

@@ -16,7 +16,7 @@ def test_each_class_has_its_own_code(kind):
     assert kind("nvmlX").code == kind.return_code
 
 
-@pytest.mark.parametrize("code", [each for each in ReturnCode if each not in {ReturnCode.SUCCESS, ReturnCode.UNKNOWN}])
+@pytest.mark.parametrize("code", [code for code in ReturnCode if code not in {ReturnCode.SUCCESS, ReturnCode.UNKNOWN}])
 def test_each_listed_code_has_a_text(code):
     assert "unknown error" not in str(error_of("nvmlX", code))
 

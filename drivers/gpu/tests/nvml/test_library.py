@@ -50,7 +50,7 @@ def test_closing_waits_for_users_and_keeps_new_users_out(nvml):
         with library.use():
             order.append("late")
 
-    threads = [threading.Thread(target=each) for each in (user, late)]
+    threads = [threading.Thread(target=target) for target in (user, late)]
     for thread in threads:
         thread.start()
     inside.wait(50)

@@ -8,9 +8,13 @@ from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, PciI
 
 def test_labels():
     assert Architecture.ADA.label == "Ada Lovelace"
-    assert [one.label for one in (Architecture.AMPERE, Architecture.UNKNOWN)] == ["Ampere", "Unknown"]
-    assert [one.label for one in (Brand.NVIDIA, Brand.GEFORCE_RTX, Brand.TESLA)] == ["Nvidia", "GeForceRTX", "Tesla"]
-    assert [one.label for one in AddressingMode] == ["None", "HMM", "ATS"]
+    assert [architecture.label for architecture in (Architecture.AMPERE, Architecture.UNKNOWN)] == ["Ampere", "Unknown"]
+    assert [brand.label for brand in (Brand.NVIDIA, Brand.GEFORCE_RTX, Brand.TESLA)] == [
+        "Nvidia",
+        "GeForceRTX",
+        "Tesla",
+    ]
+    assert [mode.label for mode in AddressingMode] == ["None", "HMM", "ATS"]
 
 
 @pytest.mark.parametrize("brand", Brand)

@@ -35,8 +35,8 @@ daemons = mps_daemons(NvidiaNode(Path("/"), SystemEffects(), settings=settings, 
 if action == "start":
     daemons.start(MpsDaemon(claim, [gpu.uuid]))
 if action == "stop":
-    for each in list(daemons.ids()):
-        daemons.stop(each)
+    for daemon_id in list(daemons.ids()):
+        daemons.stop(daemon_id)
 else:
     watch = DaemonWatch()
     for number in range(600):
@@ -103,8 +103,8 @@ def test_an_update_of_the_driver_loses_no_mps_client(make_cgroup, tmp_path):
     inside = container.processes()
     assert inside
     assert int(pid) not in inside
-    for each in inside:  # as the runtime ends a container
-        os.kill(each, signal.SIGKILL)
+    for container_pid in inside:  # as the runtime ends a container
+        os.kill(container_pid, signal.SIGKILL)
     wait(lambda: not container.processes())
 
     _, output = node.driver("again")

@@ -57,8 +57,10 @@ _MODULE = 'device.attributes["gpu.nvidia.com"].gpuModuleID'
 def test_gpus_and_vfio_devices_have_their_module_and_partitions(tmp_path: Path) -> None:
     devices = FabricRig(tmp_path, dynamic_mig=True).driver.devices
     for name in ("gpu-2", "gpu-vfio-2"):
-        found = devices[name].attributes
-        assert {each: found.get(each) for each in NAMES} == dict(zip(NAMES, (3, 5, 2, 0, None), strict=True))
+        attributes = devices[name].attributes
+        assert {attribute: attributes.get(attribute) for attribute in NAMES} == dict(
+            zip(NAMES, (3, 5, 2, 0, None), strict=True)
+        )
     assert not set(NAMES) & devices["gpu-2-mig-7g80gb-0-0"].attributes.keys()
 
 

@@ -122,7 +122,7 @@ class Bench:
         assert not self.harness.effects.running_daemons()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "done"])
 def test_a_failure_of_prepare_leaves_the_node_as_it_was(tmp_path, scenario, after, capsys):
     bench = Bench(tmp_path, scenario)
@@ -142,7 +142,7 @@ def test_a_failure_of_prepare_leaves_the_node_as_it_was(tmp_path, scenario, afte
     assert failed > len(points) / 2
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[1:], ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", SCENARIOS[1:], ids=lambda scenario: scenario.name)
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "done"])
 def test_unprepare_succeeds_after_it_failed(tmp_path, scenario, after, capsys):
     bench = Bench(tmp_path, scenario)
@@ -167,7 +167,7 @@ def _dead(*_: object) -> None:
     raise OSError("the process has ended")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[1:6], ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", SCENARIOS[1:6], ids=lambda scenario: scenario.name)
 @pytest.mark.parametrize("again", ["prepare", "unprepare"])
 def test_a_new_process_undoes_what_one_that_ended_left(tmp_path, scenario, again, monkeypatch, capsys):
     bench = Bench(tmp_path, scenario)

@@ -28,14 +28,14 @@ def create_mig(harness, profile_id=19, start=0, size=1, *, index=0, compute=True
             gpu.set_mig_mode(True)
         instance = gpu.create_gpu_instance(profile_id, Placement(start, size))
         if compute:
-            whole = max(compute_instance_profiles(instance), key=lambda one: one.slices)
+            whole = max(compute_instance_profiles(instance), key=lambda profile: profile.slices)
             instance.create_compute_instance(whole.id)
 
 
 def instances(harness, index=0):
     return sorted(
-        (each.row.name, each.placement.start)
-        for each in harness.memory.state(harness.memory.gpus[index].uuid).instances.values()
+        (instance.row.name, instance.placement.start)
+        for instance in harness.memory.state(harness.memory.gpus[index].uuid).instances.values()
     )
 
 
@@ -81,7 +81,7 @@ def test_the_whole_compute_instance_is_chosen_by_kind(make_gpus):
     harness = make_gpus(replace(gpu, model=replace(gpu.model, nvl_profile=True)), dynamic_mig=True)
     harness.driver.prepare(claim(mig("7g.80gb")))
     (made,) = harness.memory.state(gpu.uuid).instances.values()
-    assert [each.profile.kind.name for each in made.compute_instances.values()] == ["SLICE_7"]
+    assert [compute_instance.profile.kind.name for compute_instance in made.compute_instances.values()] == ["SLICE_7"]
 
 
 def test_the_whole_gpu_and_its_mig_devices_exclude_each_other(make_gpus):
@@ -165,7 +165,7 @@ def test_a_foreign_gpu_instance_of_the_same_placement_is_not_removed(make_gpus, 
     create_mig(harness, 14, 4, 2, compute=False)
     with harness.memory_open() as nvml:
         (instance,) = nvml.device_by_index(0).gpu_instances(14)
-        small = min(compute_instance_profiles(instance), key=lambda one: one.slices)
+        small = min(compute_instance_profiles(instance), key=lambda profile: profile.slices)
         for _ in range(parts):
             instance.create_compute_instance(small.id)
     with pytest.raises(
@@ -207,7 +207,7 @@ def test_compute_instances_of_a_foreign_gpu_instance_are_used_as_they_are(make_g
     create_mig(harness, 9, 4, 4, compute=False)
     with harness.memory_open() as nvml:
         (instance,) = nvml.device_by_index(0).gpu_instances(9)
-        small = min(compute_instance_profiles(instance), key=lambda one: one.slices)
+        small = min(compute_instance_profiles(instance), key=lambda profile: profile.slices)
         for _ in range(3):
             instance.create_compute_instance(small.id)
     shares = {f"gpu-0-mig-1c3g40gb-ci{number}-9-4" for number in range(3)}

@@ -33,7 +33,7 @@ def daemons(harness):
 
 
 def revived(harness):
-    return [each.id for each in daemons(harness).wanted() if daemons(harness).revive(each)]
+    return [daemon.id for daemon in daemons(harness).wanted() if daemons(harness).revive(daemon)]
 
 
 class Recorded(SystemEffects):

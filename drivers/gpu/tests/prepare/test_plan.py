@@ -49,7 +49,8 @@ def test_the_last_entry_wins_and_the_claims_over_its_classes(make_gpus, config):
     entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
     harness.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])
     first, last = (
-        config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": each}) for each in ("Short", "Long")
+        config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": interval})
+        for interval in ("Short", "Long")
     )
     asked = claim(request("gpu", device_class="shared")).configured(first).configured(last, "gpu")
     harness.driver.prepare(asked)

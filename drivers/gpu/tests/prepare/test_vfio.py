@@ -500,7 +500,7 @@ def at(address):
 def test_claims_for_other_gpus_go_on_while_the_kernel_does_not_return(make_vms, file):
     harness = make_vms("L4", "L4", "L4")
     harness.effects.hang_seconds = 1.0
-    first, other, plain = (harness.driver.allocate(claim(each)) for each in (at(GPU), at(OTHER), "gpu"))
+    first, other, plain = (harness.driver.allocate(claim(requested)) for requested in (at(GPU), at(OTHER), "gpu"))
     harness.effects.hang_write(file, GPU)
     errors = []
 
@@ -530,8 +530,8 @@ def test_health_goes_on_while_the_kernel_does_not_return(make_vms):
 
     def watch():
         for report in harness.driver.plugin.dra_device_health(harness.node.node, stop):
-            known.update(each.device for each in report)
-            unhealthy.update(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
+            known.update(health.device for health in report)
+            unhealthy.update(health.device for health in report if health.status is HealthStatus.UNHEALTHY)
 
     asked = harness.driver.allocate(claim(at(GPU)))
     watcher = threading.Thread(target=watch)
@@ -619,7 +619,7 @@ def test_it_keeps_its_product_name_while_it_is_bound_to_vfio(make_vms):
     assert prepared.names == ["gpu-vfio-0"]
     harness.memory.unbind(harness.memory.gpus[0].uuid)
     harness.driver.discover()
-    products = {name: each.attributes.get("productName") for name, each in harness.driver.devices.items()}
+    products = {name: device.attributes.get("productName") for name, device in harness.driver.devices.items()}
     assert products == {"gpu-vfio-0": "NVIDIA L4", "gpu-vfio-1": None}
 
 

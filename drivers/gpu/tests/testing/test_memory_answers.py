@@ -122,10 +122,10 @@ def test_events_and_lost_gpus_reach_the_caller(both: Both) -> None:
     events.register(both.gpu(), EventType.XID_CRITICAL_ERROR)
     assert events.wait(0) is None
     both.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 79, gpu_instance_id=3, compute_instance_id=1)
-    found = events.wait(30_000)
-    assert found is not None
-    assert (found.gpu, found.type, found.data) == (both.gpu(), EventType.XID_CRITICAL_ERROR, 79)
-    assert (found.gpu_instance_id, found.compute_instance_id) == (3, 1)
+    event = events.wait(30_000)
+    assert event is not None
+    assert (event.gpu, event.type, event.data) == (both.gpu(), EventType.XID_CRITICAL_ERROR, 79)
+    assert (event.gpu_instance_id, event.compute_instance_id) == (3, 1)
     both.memory.lose(uuid)
     with pytest.raises(errors.GpuIsLostError):
         events.wait(30_000)

@@ -19,9 +19,9 @@ def test_pci_functions_are_those_of_the_gpus(tmp_path):
     nic = FakePci(address="0000:0f:00.0", class_code=0x020000, root="pci0000:0f", driver="mlx5_core", numa_node=0)
     machine = regular_machine(sockets=2)
     node = GpuNode(tmp_path, gpus, machine=type(machine)(**{**vars(machine), "pci": (nic,)}))
-    found = {one.address: one for one in read_pci_devices(node.host)}
-    assert set(found) == {"0000:0f:00.0", "0000:10:00.0", "0000:11:00.0"}
-    gpu = found["0000:11:00.0"]
+    functions = {function.address: function for function in read_pci_devices(node.host)}
+    assert set(functions) == {"0000:0f:00.0", "0000:10:00.0", "0000:11:00.0"}
+    gpu = functions["0000:11:00.0"]
     assert (gpu.vendor, gpu.device, gpu.class_code) == (0x10DE, 0x27B8, 0x030200)
     assert (gpu.driver, gpu.root, gpu.numa_node, gpu.iommu_group) == ("nvidia", "pci0000:10", 1, 21)
 

@@ -23,11 +23,11 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def golden(monkeypatch):
-    found = GoldenAnswers({"nvmlInitWithFlags": Answer(), "nvmlDeviceGetCount_v2": Answer((2,))})
-    with StubServer(found) as server:
+    answers = GoldenAnswers({"nvmlInitWithFlags": Answer(), "nvmlDeviceGetCount_v2": Answer((2,))})
+    with StubServer(answers) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        yield found
+        yield answers
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def test_a_function_without_an_answer_fails(nvml):
 
 
 def test_threads_call_at_the_same_time(nvml, golden):
-    found = []
-    threads = [Thread(target=lambda: found.append(nvml.device_count())) for _ in range(8)]
+    counts = []
+    threads = [Thread(target=lambda: counts.append(nvml.device_count())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [2] * 8
+    assert counts == [2] * 8
 
 
 def test_a_caller_that_is_killed_ends_nobody_else(nvml, capfd):

@@ -29,8 +29,8 @@ def manifest(case: str) -> Path:
 
 def node_of(case: str) -> ExampleNode:
     """The node that the example's own command line names."""
-    (line,) = [each for each in manifest(case).read_text().splitlines() if each.startswith("# dra-sdk simulate ")]
-    (file,) = [Path(each).stem for each in line.split() if "/nodes/" in each]
+    (line,) = [text for text in manifest(case).read_text().splitlines() if text.startswith("# dra-sdk simulate ")]
+    (file,) = [Path(word).stem for word in line.split() if "/nodes/" in word]
     return NODES[file]
 
 
@@ -48,8 +48,8 @@ def simulate(capsys: pytest.CaptureFixture[str]) -> Simulate:
         status = main(["simulate", str(EXAMPLES / "classes.yaml"), *map(str, arguments), "-o", "json"])
         out, err = capsys.readouterr()
         assert status in {0, 1}, err
-        found: list[JSON] = [each for each in json.loads(out)["items"] if each["kind"] == "ResourceClaim"]
-        return found
+        claims: list[JSON] = [item for item in json.loads(out)["items"] if item["kind"] == "ResourceClaim"]
+        return claims
 
     return run
 
@@ -80,9 +80,9 @@ class Played:
         )
         self.claims = simulate(directory / "node.json", manifest(case))
         self.pods = {
-            each["metadata"]["name"]: each
-            for each in yaml.safe_load_all(manifest(case).read_text())
-            if each["kind"] == "Pod"
+            manifested["metadata"]["name"]: manifested
+            for manifested in yaml.safe_load_all(manifest(case).read_text())
+            if manifested["kind"] == "Pod"
         }
         self.prepared: dict[str, PreparedClaim] = {}  # by pod
         self.live: list[PreparedClaim] = []
@@ -109,7 +109,7 @@ class Played:
     def _prepare(self, claim: JSON) -> None:
         raw = self.harness.driver.cluster.adopt(claim)
         containers: dict[str, Any] = {}
-        users = [each["name"] for each in claim["status"]["reservedFor"]]
+        users = [consumer["name"] for consumer in claim["status"]["reservedFor"]]
         for user in users:
             containers |= _containers(self.pods[user], claim)
         prepared = self.harness.driver.prepare(raw, containers=containers)
@@ -128,7 +128,7 @@ class Played:
     def state(self) -> Any:
         """What must be as before once all claims are unprepared."""
         states = [self.memory.state(gpu.uuid) for gpu in self.memory.gpus]
-        gpus = [(each.mig.current, each.compute_mode, sorted(each.instances)) for each in states]
+        gpus = [(state.mig.current, state.compute_mode, sorted(state.instances)) for state in states]
         drivers = {
             gpu.pci_address: (self.harness.node.root / "sys/bus/pci/devices" / gpu.pci_address / "driver")
             .readlink()
@@ -150,18 +150,18 @@ def _containers(pod: Mapping[str, Any], claim: JSON) -> dict[str, Sequence[str] 
     """Which requests of a claim each container of a pod asks for; None for all of them."""
     annotated = claim["metadata"].get("annotations", {}).get("resource.kubernetes.io/pod-claim-name")
     entries = {
-        each["name"]
-        for each in pod["spec"].get("resourceClaims", ())
-        if each["name"] == annotated or each.get("resourceClaimName") == claim["metadata"]["name"]
+        entry["name"]
+        for entry in pod["spec"].get("resourceClaims", ())
+        if entry["name"] == annotated or entry.get("resourceClaimName") == claim["metadata"]["name"]
     }
-    found: dict[str, Sequence[str] | None] = {}
+    by_container: dict[str, Sequence[str] | None] = {}
     for container in pod["spec"]["containers"]:
         wanted = [
-            each for each in container.get("resources", {}).get("claims", ()) if not entries or each["name"] in entries
+            used for used in container.get("resources", {}).get("claims", ()) if not entries or used["name"] in entries
         ]
-        requests = [each["request"] for each in wanted if "request" in each]
-        found[f"{pod['metadata']['name']}/{container['name']}"] = requests or None
-    return found
+        requests = [used["request"] for used in wanted if "request" in used]
+        by_container[f"{pod['metadata']['name']}/{container['name']}"] = requests or None
+    return by_container
 
 
 @pytest.fixture
@@ -174,5 +174,5 @@ def play(tmp_path: Path, simulate: Simulate) -> Iterator[Callable[[str], Played]
         return made[-1]
 
     yield run
-    for each in made:
-        each.end()
+    for played in made:
+        played.end()

@@ -13,7 +13,7 @@ Play = Callable[[str], Any]
 
 def slices_set(played: Any) -> list[str]:
     """The time slices that were set, in order."""
-    return [each.rpartition(" ")[2] for each in played.harness.effects.calls if "--set-timeslice" in each]
+    return [call.rpartition(" ")[2] for call in played.harness.effects.calls if "--set-timeslice" in call]
 
 
 def capability(gpu: int, instance: int, compute: int | None = None) -> str:
@@ -26,10 +26,10 @@ def capabilities(container: Any) -> set[str]:
 
 def test_01_claims_share_a_gpu(play: Play) -> None:
     played = play("01-controlled-sharing")
-    held = [device for each in played.harness.driver.held for device in each.devices]
-    devices = sorted(each.name for each in held)  # pods of both teams have the same names, so claims are counted
+    held = [device for claim in played.harness.driver.held for device in claim.devices]
+    devices = sorted(device.name for device in held)  # pods of both teams have the same names, so claims are counted
     assert devices == ["gpu-0", "gpu-0", "gpu-0", "gpu-1"]
-    assert len({each.share_id for each in held}) == 4
+    assert len({device.share_id for device in held}) == 4
 
 
 def test_02_a_gpu_and_a_vf_below_one_pcie_root(play: Play) -> None:
@@ -38,8 +38,8 @@ def test_02_a_gpu_and_a_vf_below_one_pcie_root(play: Play) -> None:
 
 def test_03_each_pod_has_its_model_of_gpu(play: Play) -> None:
     played = play("03-several-gpu-types")
-    found = {name: played.gpus(name) for name in ("train/train", "infer/infer", "anything/demo")}
-    assert found == {
+    gpus = {name: played.gpus(name) for name in ("train/train", "infer/infer", "anything/demo")}
+    assert gpus == {
         "train/train": {"/dev/nvidia2"},
         "infer/infer": {"/dev/nvidia0"},
         "anything/demo": {"/dev/nvidia1"},
@@ -88,7 +88,8 @@ def test_08_two_gpus_each_with_its_nic(play: Play) -> None:
 
 def test_09_two_mig_devices_of_one_gpu(play: Play) -> None:
     played = play("09-mig-alignment")
-    instances = {each.row.name: each.id for each in played.memory.state(played.memory.gpus[1].uuid).instances.values()}
+    state = played.memory.state(played.memory.gpus[1].uuid)
+    instances = {instance.row.name: instance.id for instance in state.instances.values()}
     for name, profile in (("model", "3g.20gb"), ("decoder", "1g.5gb")):
         mine = instances[profile]
         assert capabilities(played.container(f"stream/{name}")) == {capability(1, mine), capability(1, mine, 0)}
@@ -97,7 +98,7 @@ def test_09_two_mig_devices_of_one_gpu(play: Play) -> None:
 def test_10_mig_devices_are_created_on_demand(play: Play) -> None:
     played = play("10-dynamic-mig")
     first, second = (played.memory.state(gpu.uuid) for gpu in played.memory.gpus)
-    assert sorted((each.row.name, each.placement.start) for each in first.instances.values()) == [
+    assert sorted((instance.row.name, instance.placement.start) for instance in first.instances.values()) == [
         ("3g.40gb", 0),
         ("3g.40gb", 4),
     ]
@@ -109,14 +110,13 @@ def test_10_mig_devices_are_created_on_demand(play: Play) -> None:
 
 def test_11_compute_instances_share_memory(play: Play) -> None:
     played = play("11-mig-shared-memory")
-    left, right = sorted(
-        played.memory.state(played.memory.gpus[0].uuid).instances.values(), key=lambda each: each.placement.start
-    )
-    found = {
+    state = played.memory.state(played.memory.gpus[0].uuid)
+    left, right = sorted(state.instances.values(), key=lambda instance: instance.placement.start)
+    by_container = {
         name: capabilities(played.container(name))
         for name in ("agent/plan", "agent/tools", "worker-1/work", "worker-2/work")
     }
-    assert found == {
+    assert by_container == {
         "agent/plan": {capability(0, left.id), capability(0, left.id, 0)},
         "agent/tools": {capability(0, left.id), capability(0, left.id, 1)},
         "worker-1/work": {capability(0, right.id), capability(0, right.id, 0)},

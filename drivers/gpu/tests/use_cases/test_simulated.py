@@ -43,7 +43,7 @@ def test_a_use_case_on_what_the_driver_discovers(
     others.write_text(yaml.safe_dump_all(node.other_objects()))
     driver = ("--driver", "dra_driver_gpu:GpuDriver", "--fixture", tmp_path / "root", "--node", node.name)
     discovered = simulate(others, manifest, *driver)
-    file = next(EXAMPLES / "nodes" / f"{name}.yaml" for name, each in NODES.items() if each is node)
+    file = next(EXAMPLES / "nodes" / f"{name}.yaml" for name, example in NODES.items() if example is node)
     assert _devices(discovered) == _devices(simulate(file, manifest))
     assert any(_devices(discovered).values())
 
@@ -51,8 +51,8 @@ def test_a_use_case_on_what_the_driver_discovers(
 def _devices(claims: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
     return {
         claim["metadata"]["name"]: [
-            (each["request"], each["device"])
-            for each in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+            (result["request"], result["device"])
+            for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
         ]
         for claim in claims
     }

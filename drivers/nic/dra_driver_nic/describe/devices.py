@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dra_driver_nic.describe.nics import NETWORK_CLASS, Nic
 from dra_driver_nic.describe.selection import kept, shared
-from dra_driver_nic.network.links import Snapshot
+from dra_driver_nic.network.links import NetworkSnapshot
 from dra_driver_nic.network.rdma import INFINIBAND_LAYER
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import AllocatedDevice, Capacity, CounterConsumption, CounterSet, Device, HeldDevice, ResourcePool
@@ -97,7 +97,7 @@ def _function_name(address: str) -> str:
     return f"pci-{address.translate(_DASHES)}"
 
 
-def published(nics: Iterable[Nic], snapshot: Snapshot, settings: NicSettings) -> dict[str, Nic]:
+def published(nics: Iterable[Nic], snapshot: NetworkSnapshot, settings: NicSettings) -> dict[str, Nic]:
     """Return the devices that claims may have, by name; of several with one name, such as subfunctions, the first."""
     nics = shared(tuple(nics), snapshot, settings)
     reasons = kept(nics, snapshot, settings)
@@ -120,7 +120,7 @@ def make_pool(
         are devices, and both consume the counter `vfs` of the physical function.
     """
     vfs = {pci.address: pci.sriov.vfs for pci in functions if pci.base_class == NETWORK_CLASS and pci.sriov}
-    counters = _Counters({pf: addresses for pf, addresses in vfs.items() if addresses})
+    counters = _FunctionCounters({pf: addresses for pf, addresses in vfs.items() if addresses})
     devices = [_device(key, nics.get(key), records.get(key), counters) for key in sorted({*nics, *records})]
     devices.sort(key=_order)
     return ResourcePool(name, devices, counters.sets())
@@ -130,7 +130,7 @@ def _order(device: Device) -> tuple[bool, bool, str]:
     return device.allow_multiple_allocations, bool(device.attributes.get("sriovVfs")), device.name
 
 
-class _Counters:
+class _FunctionCounters:
     """The counters of physical functions: a claimed one takes all, a claimed virtual function takes one."""
 
     def __init__(self, vfs: Mapping[str, Collection[str]]) -> None:
@@ -149,7 +149,7 @@ class _Counters:
         return [CounterConsumption(_function_name(pf), {COUNTER: 1})] if pf is not None else []
 
 
-def _device(name: str, nic: Nic | None, record: NicRecord | None, counters: _Counters) -> Device:
+def _device(name: str, nic: Nic | None, record: NicRecord | None, counters: _FunctionCounters) -> Device:
     values = record.attributes if record is not None else attributes(nic) if nic is not None else {}
     address = values.get("pciAddress")
     is_shared = nic is not None and nic.shared
@@ -239,7 +239,7 @@ def _switch_above(pci: PciDevice) -> str:
 
 
 def _rdma_attributes(nic: Nic) -> dict[str, Any]:
-    """Of the RDMA device and its port; GUID and partition keys of a port are those of InfiniBand."""
+    """Return those of the RDMA device and its port; GUID and partition keys of a port are those of InfiniBand."""
     values: dict[str, Any] = {"rdma": bool(nic.rdma), "firmware": _fitting([nic.firmware])}
     if not nic.rdma:
         return values

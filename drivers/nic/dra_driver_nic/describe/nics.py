@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from dra_driver_nic.network.links import INFINIBAND, LOOPBACK, Link, Snapshot
+from dra_driver_nic.network.links import INFINIBAND, LOOPBACK, Link, NetworkSnapshot
 from dra_driver_nic.network.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
 from dra_sdk.hardware import (
     Host,
@@ -96,7 +96,7 @@ class Nic:
         return any(port.link_layer == "InfiniBand" for device in self.rdma for port in device.ports)
 
 
-def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = None) -> tuple[Nic, ...]:
+def read_nics(host: Host, snapshot: NetworkSnapshot, places: Collection[str] | None = None) -> tuple[Nic, ...]:
     """Return the network devices of a node, by PCI address and port, then those in software by name.
 
     Left out are the representors of virtual functions, the macvlans and ipvlans of claims, and the interface `lo`. A
@@ -106,7 +106,7 @@ def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = N
     places: PCI addresses and names of interfaces. Only the devices there are read, with the physical function of a
         virtual one, and the virtual functions of a physical one. None for all.
     """
-    return tuple(sorted(_Reader(host, snapshot, places).read(), key=_order))
+    return tuple(sorted(_NicReader(host, snapshot, places).read(), key=_order))
 
 
 def _related(host: Host, places: Collection[str]) -> set[str]:
@@ -119,10 +119,10 @@ def _related(host: Host, places: Collection[str]) -> set[str]:
     return addresses
 
 
-class _Reader:
+class _NicReader:
     """Reads the devices of one node, and each file once: a card may have hundreds of virtual functions."""
 
-    def __init__(self, host: Host, snapshot: Snapshot, places: Collection[str] | None) -> None:
+    def __init__(self, host: Host, snapshot: NetworkSnapshot, places: Collection[str] | None) -> None:
         self._host, self._snapshot = host, snapshot
         related = None if places is None else _related(host, places)
         self._rdma = read_rdma_devices(host, related)
@@ -159,7 +159,7 @@ class _Reader:
         }
 
     def read(self) -> list[Nic]:
-        """All devices, in no order."""
+        """Return all devices, in no order."""
         nics = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
         taken = {device.name for nic in nics for device in nic.rdma}
         for device in self._rdma:

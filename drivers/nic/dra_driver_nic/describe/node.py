@@ -12,7 +12,7 @@ from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.describe.selection import kept, shared
 from dra_driver_nic.network.files import FilesNamespace
 from dra_driver_nic.network.kernel import KernelNamespace
-from dra_driver_nic.network.links import Namespace, Snapshot
+from dra_driver_nic.network.links import NetworkNamespace, NetworkSnapshot
 from dra_driver_nic.network.rdma_netlink import (
     OpenRdmaSocket,
     RdmaSocket,
@@ -28,7 +28,7 @@ from dra_sdk.hardware import Host, read_optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 
-OpenNamespace = Callable[[Path | None], Namespace]
+OpenNamespace = Callable[[Path | None], NetworkNamespace]
 """Opens the network namespace of a path, or with None that of the node. OSError if it does not exist."""
 
 
@@ -64,7 +64,7 @@ class NicNode:
     # -- the network
 
     @contextmanager
-    def namespace(self) -> Iterator[Namespace]:
+    def namespace(self) -> Iterator[NetworkNamespace]:
         """Open the node's network namespace, which is that of this process: the driver's pod needs `hostNetwork`."""
         if self.open_namespace is not None:
             opened = self.open_namespace(None)
@@ -78,7 +78,7 @@ class NicNode:
             opened.close()
 
     @contextmanager
-    def pod_namespace(self, path: str) -> Iterator[Namespace | None]:
+    def pod_namespace(self, path: str) -> Iterator[NetworkNamespace | None]:
         """Open the network namespace of a pod by its path on the node; None if it does not exist any more."""
         try:
             opened = (self.open_namespace or KernelNamespace)(self._local(path)) if path else None
@@ -95,18 +95,18 @@ class NicNode:
         return self.access.root == Path("/") or bool(here and here == self.access.boot_id)
 
     def _local(self, path: str) -> Path:
-        """Where this process finds a namespace; the last part may be a link that only the kernel follows."""
+        """Return where this process finds a namespace; the last part may be a link that only the kernel follows."""
         pod = PurePosixPath(path)
         return self.access.local(str(pod.parent)) / pod.name
 
     # -- devices
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NetworkSnapshot:
         """Return what netlink says about the node."""
         with self.namespace() as namespace:
             return namespace.run(lambda network: network.snapshot())
 
-    def devices(self, snapshot: Snapshot | None = None, places: Collection[str] | None = None) -> dict[str, Nic]:
+    def devices(self, snapshot: NetworkSnapshot | None = None, places: Collection[str] | None = None) -> dict[str, Nic]:
         """Return the devices that claims may have and whose interface is on the node, by name.
 
         snapshot: what netlink says about the node; None: it is asked.
@@ -115,7 +115,7 @@ class NicNode:
         snapshot = snapshot or self.snapshot()
         return published(read_nics(self.host, snapshot, places), snapshot, self.settings)
 
-    def absence(self, name: str, snapshot: Snapshot) -> str:
+    def absence(self, name: str, snapshot: NetworkSnapshot) -> str:
         """Say why a device is not among the `devices` of a snapshot, as the end of a sentence."""
         nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
         reasons = kept(nics, snapshot, self.settings)
@@ -139,11 +139,11 @@ class NicNode:
         with self.namespace() as namespace:
             return namespace.run(lambda _network: is_exclusive(self._open_rdma))
 
-    def rdma_in(self, namespace: Namespace) -> dict[str, int]:
+    def rdma_in(self, namespace: NetworkNamespace) -> dict[str, int]:
         """Return the indexes of the RDMA devices that a namespace sees, by name. Raises NetworkError."""
         return namespace.run(lambda _network: devices(self._open_rdma))
 
-    def move_rdma(self, names: Collection[str], source: Namespace, target: Namespace) -> list[str]:
+    def move_rdma(self, names: Collection[str], source: NetworkNamespace, target: NetworkNamespace) -> list[str]:
         """Move those of some RDMA devices that `source` has; the others that `target` does not have either.
 
         Raises NetworkError.
@@ -156,14 +156,14 @@ class NicNode:
                 self._move_rdma(name, here[name], source, target)
         return [name for name in names if name not in here and name not in there]
 
-    def _move_rdma(self, name: str, index: int, source: Namespace, target: Namespace) -> None:
+    def _move_rdma(self, name: str, index: int, source: NetworkNamespace, target: NetworkNamespace) -> None:
         source.run(lambda _network: move(self._open_rdma, name, index, target.handle))
 
-    def add_rdma(self, name: str, kind: str, interface: str, namespace: Namespace) -> None:
+    def add_rdma(self, name: str, kind: str, interface: str, namespace: NetworkNamespace) -> None:
         """Make an RDMA device in software on an interface of a namespace. Raises NetworkError."""
         namespace.run(lambda _network: add_link(self._open_rdma, name, kind, interface))
 
-    def remove_rdma(self, name: str, index: int, namespace: Namespace) -> None:
+    def remove_rdma(self, name: str, index: int, namespace: NetworkNamespace) -> None:
         """Remove an RDMA device in software, which a namespace sees. Raises NetworkError."""
         namespace.run(lambda _network: remove_link(self._open_rdma, name, index))
 

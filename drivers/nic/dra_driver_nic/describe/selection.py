@@ -11,13 +11,13 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from dra_driver_nic.describe.nics import Nic
-from dra_driver_nic.network.links import Link, Snapshot
+from dra_driver_nic.network.links import Link, NetworkSnapshot
 from dra_driver_nic.settings import NicSettings
 
 _STACKED: Final = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "ipoib"})
 
 
-def shared(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> tuple[Nic, ...]:
+def shared(nics: Sequence[Nic], snapshot: NetworkSnapshot, settings: NicSettings) -> tuple[Nic, ...]:
     """Return the devices, with those marked that the setting `shared` names. An uplink must be named without `*`."""
     uplinks = _uplinks(snapshot)
 
@@ -30,7 +30,7 @@ def shared(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> tu
     return tuple(replace(nic, shared=True) if is_shared(nic) else nic for nic in nics)
 
 
-def kept(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> dict[int, str]:
+def kept(nics: Sequence[Nic], snapshot: NetworkSnapshot, settings: NicSettings) -> dict[int, str]:
     """Return the interfaces that no claim may have, by index, each with the reason as the end of a sentence.
 
     nics: all devices, as `shared` marks them.
@@ -45,7 +45,7 @@ def kept(nics: Sequence[Nic], snapshot: Snapshot, settings: NicSettings) -> dict
     return {**_kept_for_their_vfs(nics, reasons), **reasons}
 
 
-def _reason(nic: Nic, link: Link, snapshot: Snapshot, uplinks: set[int], settings: NicSettings) -> str:
+def _reason(nic: Nic, link: Link, snapshot: NetworkSnapshot, uplinks: set[int], settings: NicSettings) -> str:
     """Say why an interface stays with the node by itself; empty if a claim may have it."""
     protected = _pattern(link.name, settings.protect)
     if protected is not None:
@@ -72,7 +72,7 @@ def _reason_of_physical_function(nic: Nic, settings: NicSettings) -> str:
 
 
 def _kept_for_their_vfs(nics: Sequence[Nic], reasons: Mapping[int, str]) -> dict[int, str]:
-    """Physical functions whose virtual functions the node needs: they would lose their link with it."""
+    """Find physical functions whose virtual functions the node needs: they would lose their link with it."""
     needed = {}
     for nic in nics:
         if nic.pf is not None and nic.pf.link and nic.link is not None and nic.link.index in reasons:
@@ -88,7 +88,7 @@ def _pattern(name: str, patterns: Sequence[str]) -> str | None:
     return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), None)
 
 
-def _uplinks(snapshot: Snapshot) -> set[int]:
+def _uplinks(snapshot: NetworkSnapshot) -> set[int]:
     """Return the interfaces of default routes, and all on which they stand or which belong to them."""
     links = {link.index: link for link in snapshot.links}
     uplinks: set[int] = set()

@@ -18,7 +18,7 @@ from pyroute2.netlink import CTRL_CMD_GETFAMILY, GENL_ID_CTRL, NETLINK_GENERIC, 
 from pyroute2.netlink.devlink import DEVLINK_NAMES, devlinkcmd
 from pyroute2.netlink.exceptions import NetlinkError
 
-from dra_driver_nic.network.netlink import Content, Kind, NetlinkSocket
+from dra_driver_nic.network.netlink import Content, MessageKind, NetlinkSocket
 
 log = logging.getLogger(__name__)
 _SIOCETHTOOL: Final = 0x8946
@@ -57,10 +57,10 @@ def _firmware(control: socket.socket, name: str) -> str:
 class GenericSocket(Protocol):
     """A socket of generic netlink: the part of `NetlinkSocket` that reads."""
 
-    def read_one(self, kind: Kind, command: int, content: Content) -> Any:
+    def read_one(self, kind: MessageKind, command: int, content: Content) -> Any:
         """Implement `NetlinkSocket.read_one`."""
 
-    def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
+    def read_all(self, kind: MessageKind, command: int, content: Content) -> list[Any]:
         """Implement `NetlinkSocket.read_all`."""
 
     def close(self) -> None:

@@ -114,11 +114,11 @@ class Lease:
         return self.address.partition("/")[0]
 
     def age(self) -> float:
-        """Seconds since it began."""
+        """Return seconds since it began."""
         return boot_seconds() - self.began
 
     def left(self) -> int | None:
-        """Whole seconds until it ends, at least 0. None: it does not end."""
+        """Return whole seconds until it ends, at least 0. None: it does not end."""
         return None if self.seconds is None else max(0, int(self.seconds - self.age()))
 
 
@@ -126,7 +126,7 @@ _ADAPTER: Final = TypeAdapter(Lease)
 
 
 def boot_seconds() -> float:
-    """Seconds since the node booted, also while it was suspended; the same for all processes."""
+    """Return seconds since the node booted, also while it was suspended; the same for all processes."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -291,7 +291,7 @@ def _number(options: Mapping[int, bytes], code: int, default: float) -> Any:
 
 
 def _routes(data: bytes) -> Iterator[tuple[str, str]]:
-    """Networks and gateways: the length of a prefix, as many bytes of the network as it needs, the gateway."""
+    """Yield networks and gateways: the length of a prefix, as many bytes of the network as it needs, the gateway."""
     place = 0
     while place < len(data):
         prefix = data[place]

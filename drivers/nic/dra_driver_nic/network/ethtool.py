@@ -89,7 +89,7 @@ def _switchable(features: Any) -> Iterable[str]:
 
 
 def _read(tool: Any) -> tuple[Any, dict[str, int], dict[str, int]]:
-    """Features, channels and rings, as the ioctls of pyroute2 have them."""
+    """Read features, channels and rings, as the ioctls of pyroute2 have them."""
     return tool.get_features(), _readable(tool.get_channels), _readable(tool.get_rings)
 
 

@@ -18,7 +18,7 @@ from dra_driver_nic.network.links import (
     Neighbour,
     Network,
     NetworkError,
-    Snapshot,
+    NetworkSnapshot,
 )
 from dra_driver_nic.network.rdma import pci_address_of, text_or_empty
 from dra_sdk.hardware import Host, read_int, read_optional
@@ -73,9 +73,9 @@ class FilesNetwork:
         del link
         return []
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NetworkSnapshot:
         """Return the interfaces."""
-        return Snapshot(self.links())
+        return NetworkSnapshot(self.links())
 
     def sysctls(self, name: str) -> dict[str, str]:
         """Return nothing."""

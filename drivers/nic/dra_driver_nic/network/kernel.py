@@ -39,9 +39,9 @@ from dra_driver_nic.network.links import (
     Neighbour,
     Network,
     NetworkError,
+    NetworkSnapshot,
     Route,
-    Rule,
-    Snapshot,
+    RoutingRule,
     VfSettings,
     Vrf,
 )
@@ -191,7 +191,7 @@ class KernelNetwork:
             neighbours = [read_neighbour(*answer) for answer in self._netlink.answers(ndmsg, _GET_NEIGHBOUR)]
         return [read[1] for read in neighbours if read is not None and read[0] == link]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NetworkSnapshot:
         """Implement `Network.snapshot`."""
         routes: dict[int, list[Route]] = {}
         shared: dict[int, list[str]] = {}
@@ -207,7 +207,7 @@ class KernelNetwork:
                     defaults |= {entry.link, *entry.hops} - {0}
         links = self.links()
         hardware = [link.name for link in links if not link.kind and link.arp_type != LOOPBACK]
-        return Snapshot(
+        return NetworkSnapshot(
             links=links,
             addresses=addresses,
             routes=routes,
@@ -218,7 +218,7 @@ class KernelNetwork:
         )
 
     def _routes(self) -> Iterator[RouteEntry]:
-        """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
+        """Yield all routes but those of the table `local`, of caches, and of what the kernel adds with an address."""
         for family in (AF_INET, AF_INET6):
             for answer in self._netlink.answers(rtmsg, _GET_ROUTE, Content({"family": family})):
                 if _is_wanted(*answer):
@@ -305,12 +305,12 @@ class KernelNetwork:
         with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
             self._netlink.change(rtmsg, _NEW_ROUTE, route_content(link, route), _NEW)
 
-    def add_rule(self, rule: Rule) -> None:
+    def add_rule(self, rule: RoutingRule) -> None:
         """Implement `Network.add_rule`."""
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
             self._netlink.change(fibmsg, _NEW_RULE, rule_content(rule), _NEW)
 
-    def remove_rule(self, rule: Rule) -> None:
+    def remove_rule(self, rule: RoutingRule) -> None:
         """Implement `Network.remove_rule`."""
         with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
             self._netlink.change(fibmsg, _DELETE_RULE, rule_content(rule))

@@ -160,7 +160,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RoutingRule:
     """A rule of policy routing.
 
     priority: number by which rules are ordered.
@@ -228,7 +228,7 @@ class EthtoolLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class NetworkSnapshot:
     """What discovery and prepare ask the kernel about a namespace, all at once.
 
     links: its interfaces.
@@ -270,7 +270,7 @@ class Network(Protocol):
     def neighbours(self, link: int) -> list[Neighbour]:
         """Return the permanent neighbours of an interface."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NetworkSnapshot:
         """Read what discovery and prepare need."""
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
@@ -317,10 +317,10 @@ class Network(Protocol):
     def add_route(self, link: int, route: Route) -> None:
         """Add a route through an interface; one that exists already is no error."""
 
-    def add_rule(self, rule: Rule) -> None:
+    def add_rule(self, rule: RoutingRule) -> None:
         """Add a rule; one that exists already is no error."""
 
-    def remove_rule(self, rule: Rule) -> None:
+    def remove_rule(self, rule: RoutingRule) -> None:
         """Remove a rule; one that does not exist is no error."""
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
@@ -354,7 +354,7 @@ class Network(Protocol):
         """Set numbers of entries of an interface's rings."""
 
 
-class Namespace(Protocol):
+class NetworkNamespace(Protocol):
     """A network namespace that stays open until it is closed."""
 
     @property
@@ -370,5 +370,5 @@ class Namespace(Protocol):
 
 def named(network: Network, name: str) -> Link | None:
     """Find the interface with a name, not one that has it as an alternative name."""
-    found = network.find(name)
-    return found if found is not None and found.name == name else None
+    link = network.find(name)
+    return link if link is not None and link.name == name else None

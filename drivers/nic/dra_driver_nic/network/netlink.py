@@ -42,7 +42,7 @@ class Content:
     attributes: list[tuple[str, Any]] = field(default_factory=list)
 
 
-class Kind(Protocol):
+class MessageKind(Protocol):
     """A class of messages of pyroute2, such as `ifinfmsg`."""
 
     def __call__(self, data: bytes | None = None, offset: int = 0) -> Any:
@@ -59,7 +59,7 @@ class NetlinkSocket:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._sequence = 0
 
-    def change(self, kind: Kind, command: int, content: Content, flags: int = 0) -> None:
+    def change(self, kind: MessageKind, command: int, content: Content, flags: int = 0) -> None:
         """Send a command, such as RTM_NEWLINK, and wait until the kernel has done it. Raises NetlinkError, OSError.
 
         flags: NLM_F_CREATE and others.
@@ -67,11 +67,11 @@ class NetlinkSocket:
         self._send(kind, command, _REQUEST | _ACK | flags, content)
         self._answers()
 
-    def read_one(self, kind: Kind, command: int, content: Content) -> Any:
+    def read_one(self, kind: MessageKind, command: int, content: Content) -> Any:
         """Return the one message that the kernel answers. Raises NetlinkError, OSError."""
         return decoded(kind, self.read_bytes(kind, command, content), 0)
 
-    def read_bytes(self, kind: Kind, command: int, content: Content) -> bytes:
+    def read_bytes(self, kind: MessageKind, command: int, content: Content) -> bytes:
         """Return the same as the kernel has sent it."""
         self._send(kind, command, _REQUEST | _ACK, content)
         answers, _ = self._answers()
@@ -80,11 +80,11 @@ class NetlinkSocket:
         data, begin = answers[0]
         return data[begin:]
 
-    def read_all(self, kind: Kind, command: int, content: Content | None = None) -> list[Any]:
-        """All messages that the kernel lists. Raises NetlinkError, OSError."""
+    def read_all(self, kind: MessageKind, command: int, content: Content | None = None) -> list[Any]:
+        """Return all messages that the kernel lists. Raises NetlinkError, OSError."""
         return [decoded(kind, *answer) for answer in self.answers(kind, command, content)]
 
-    def answers(self, kind: Kind, command: int, content: Content | None = None) -> list[tuple[bytes, int]]:
+    def answers(self, kind: MessageKind, command: int, content: Content | None = None) -> list[tuple[bytes, int]]:
         """Return the same as the kernel has sent them: for each message some bytes, and where it begins in them.
 
         A list during which something has changed may lack something, so it is asked for again.
@@ -100,7 +100,7 @@ class NetlinkSocket:
         """Close it."""
         self._socket.close()
 
-    def _send(self, kind: Kind, command: int, flags: int, content: Content) -> None:
+    def _send(self, kind: MessageKind, command: int, flags: int, content: Content) -> None:
         self._sequence += 1
         message = kind()
         message.update(content.fields)
@@ -146,7 +146,7 @@ def _check(data: bytes, begin: int) -> None:
         raise NetlinkError(-number, os.strerror(-number))
 
 
-def decoded(kind: Kind, data: bytes, begin: int) -> Any:
+def decoded(kind: MessageKind, data: bytes, begin: int) -> Any:
     """Decode the message that lies in some bytes. Raises OSError if they are none of its kind."""
     message = kind(data, offset=begin)
     try:
@@ -173,7 +173,7 @@ class LinkEvents:
             raise
 
     def receive(self, seconds: float) -> bytes | None:
-        """Empty if something has changed, None if nothing has within some seconds.
+        """Return an empty message if something has changed, None if nothing has within some seconds.
 
         All events that have come are taken: the move of one interface makes dozens, while a container runtime waits.
         """

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from socket import AF_INET, AF_INET6
 from typing import Any, Final
 
-from dra_driver_nic.network.links import PERMANENT, Address, Neighbour, Route, Rule, VfSettings
+from dra_driver_nic.network.links import PERMANENT, Address, Neighbour, Route, RoutingRule, VfSettings
 from dra_driver_nic.network.netlink import Content
 
 _FAMILIES: Final = {4: AF_INET, 6: AF_INET6}
@@ -142,7 +142,7 @@ def route_content(link: int, route: Route) -> Content:
     return Content(fields, given(attributes))
 
 
-def rule_content(rule: Rule) -> Content:
+def rule_content(rule: RoutingRule) -> Content:
     """Add or remove a rule; of IPv4 if it has no network."""
     networks = {
         key: ipaddress.ip_network(text) for key, text in (("src", rule.source), ("dst", rule.destination)) if text

@@ -81,7 +81,7 @@ class RdmaDevice:
 
 
 def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[RdmaDevice, ...]:
-    """All RDMA devices, by name. One that disappears during the call is left out.
+    """Return all RDMA devices, by name. One that disappears during the call is left out.
 
     only: addresses of virtual functions; the devices of other virtual functions are left out. None for all.
     """

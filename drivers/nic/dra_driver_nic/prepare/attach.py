@@ -27,13 +27,13 @@ from dra_driver_nic.network.links import (
     Address,
     EthtoolSettings,
     Link,
-    Namespace,
     Neighbour,
     Network,
     NetworkError,
+    NetworkNamespace,
+    NetworkSnapshot,
     Route,
-    Rule,
-    Snapshot,
+    RoutingRule,
     Vrf,
     named,
 )
@@ -74,7 +74,7 @@ class HostState:
     ethtool: EthtoolSettings = field(default_factory=EthtoolSettings)
 
     @classmethod
-    def read(cls, network: Network, link: Link, snapshot: Snapshot) -> Self:
+    def read(cls, network: Network, link: Link, snapshot: NetworkSnapshot) -> Self:
         """Return the state of an interface of a snapshot; read the rest from the network. Raises NetworkError."""
         return cls(
             index=link.index,
@@ -111,7 +111,7 @@ class PodState:
     mtu: int = 0
     addresses: tuple[Address, ...] = ()
     routes: tuple[Route, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RoutingRule, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
     ethtool: EthtoolSettings = field(default_factory=EthtoolSettings)
@@ -163,7 +163,7 @@ class Attachment:
 _ADAPTER: Final = TypeAdapter(Attachment)
 
 
-def attach(node: Namespace, pod: Namespace, attachments: Sequence[Attachment]) -> None:
+def attach(node: NetworkNamespace, pod: NetworkNamespace, attachments: Sequence[Attachment]) -> None:
     """Move interfaces to a pod and configure them: all of them, or none.
 
     Each of them is on the node, without its tag. Raises RetriableError; the node is then as before, unless its message
@@ -183,7 +183,7 @@ def attach(node: Namespace, pod: Namespace, attachments: Sequence[Attachment]) -
         raise
 
 
-def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bool:
+def detach(node: NetworkNamespace, pod: NetworkNamespace | None, attachment: Attachment) -> bool:
     """Bring an interface back from a pod, and restore it; False if neither namespace has one with the tag.
 
     pod: the namespace in which it may be; None if that does not exist any more.
@@ -195,7 +195,7 @@ def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bo
     return node.run(lambda network: _restore(network, attachment))
 
 
-def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
+def is_tagged(namespace: NetworkNamespace, attachment: Attachment) -> bool:
     """Return whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
     return namespace.run(lambda network: network.index(attachment.tag)) != 0
 
@@ -228,7 +228,7 @@ def _ip(address: Address) -> str:
     return address.address.partition("/")[0]
 
 
-def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
+def _send(network: Network, attachment: Attachment, pod: NetworkNamespace) -> None:
     """Move an interface to the pod. Its name there was free, so the kernel needs no other on the way."""
     state = attachment.host
     link = named(network, state.name)
@@ -281,11 +281,11 @@ def _set_ethtool(network: Network, state: PodState) -> None:
 
 
 def _in_order(routes: Iterable[Route]) -> list[Route]:
-    """Routes without a gateway first, because a gateway must be reachable when a route names it."""
+    """Return routes without a gateway first, because a gateway must be reachable when a route names it."""
     return sorted(routes, key=lambda route: bool(route.gateway))
 
 
-def _undo(node: Namespace, pod: Namespace, attachment: Attachment) -> str:
+def _undo(node: NetworkNamespace, pod: NetworkNamespace, attachment: Attachment) -> str:
     """Bring an interface back after a failure; what went wrong, if anything."""
     try:
         detach(node, pod, attachment)
@@ -294,7 +294,7 @@ def _undo(node: Namespace, pod: Namespace, attachment: Attachment) -> str:
     return ""
 
 
-def _return(network: Network, attachment: Attachment, node: Namespace) -> None:
+def _return(network: Network, attachment: Attachment, node: NetworkNamespace) -> None:
     """Move an interface, if it is here, to the node under its temporary name, and with its index if that is free.
 
     Its rules go first, and a VRF that was made for it and has no other interface.

@@ -70,7 +70,7 @@ def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Map
 
 
 def _places(device: Allocated) -> Iterator[str]:
-    """Where a device was when it was published."""
+    """Yield where a device was when it was published."""
     attributes = {} if device.device is None else device.device.attributes
     yield from (str(attributes[key]) for key in ("pciAddress", "ifName") if key in attributes)
 
@@ -223,7 +223,7 @@ def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]
 def _prepare(
     node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
 ) -> PreparedDevice:
-    """RDMA, and an address by DHCP; the interface follows when the sandbox starts."""
+    """Prepare RDMA, and an address by DHCP; the interface follows when the sandbox starts."""
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     rdma = _rdma_that_moves(node, device, nic)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dra_driver_nic.network.links import Namespace
+from dra_driver_nic.network.links import NetworkNamespace
 from dra_driver_nic.prepare.attach import Attachment
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess
@@ -34,7 +34,7 @@ class CniError(RetriableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CniCall:
     """For whom plugins are called: the parameters of the protocol that are the same for all plugins of a chain.
 
     container: the id of the pod's sandbox (CNI_CONTAINERID).
@@ -121,12 +121,12 @@ class Chain:
 
     access: NodeAccess
     programs: Sequence[str]
-    node: Namespace
+    node: NetworkNamespace
     attachment: Attachment
-    call: Call
+    call: CniCall
     path: str
 
-    def add(self, pod: Namespace) -> dict[str, Any]:
+    def add(self, pod: NetworkNamespace) -> dict[str, Any]:
         """Call ADD of all plugins. The result of the last one. Raises CniError."""
         result = self._first_result()
         for plugin in self._plugins:
@@ -134,7 +134,7 @@ class Chain:
             result = _replaced(output, _handle_path(pod), self.path)
         return result
 
-    def check(self, pod: Namespace, result: Mapping[str, Any]) -> str:
+    def check(self, pod: NetworkNamespace, result: Mapping[str, Any]) -> str:
         """Call CHECK of all plugins, unless the network disables it; what went wrong, if anything.
 
         A runtime need not call it, and CHECK of a plugin may fail for what its ADD has made, so it undoes nothing.
@@ -148,7 +148,7 @@ class Chain:
             return str(error)
         return ""
 
-    def delete(self, pod: Namespace | None, result: Mapping[str, Any]) -> None:
+    def delete(self, pod: NetworkNamespace | None, result: Mapping[str, Any]) -> None:
         """Call DEL of all plugins, the last one first. All are called even if one fails. Raises CniError.
 
         pod: the pod's network namespace; None if it does not exist any more.
@@ -200,7 +200,9 @@ class Chain:
     def _call_name(self, command: str, plugin: Mapping[str, Any]) -> str:
         return f"{command} of CNI plugin {plugin['type']} of network {self._network['name']} for {self.attachment}"
 
-    def _run(self, command: str, plugin: Mapping[str, Any], result: Mapping[str, Any], pod: Namespace | None) -> str:
+    def _run(
+        self, command: str, plugin: Mapping[str, Any], result: Mapping[str, Any], pod: NetworkNamespace | None
+    ) -> str:
         """Call one plugin; what it prints. Raises CniError."""
         call_name = self._call_name(command, plugin)
         program = _find(self.access, plugin["type"], self.programs)
@@ -282,8 +284,8 @@ def _reason(output: str, errors: str) -> str:
     return (" ".join(" ".join(texts).split()) or "it printed nothing")[:_SHOWN]
 
 
-def _handle_path(namespace: Namespace | None) -> str:
-    """By which a plugin opens a namespace that it inherits as an open file, wherever its root is."""
+def _handle_path(namespace: NetworkNamespace | None) -> str:
+    """Return the path by which a plugin opens a namespace that it inherits as an open file, wherever its root is."""
     return "" if namespace is None else f"/proc/self/fd/{namespace.handle}"
 
 

@@ -27,9 +27,9 @@ from dra_driver_nic.network.links import (
     UNIVERSE,
     Address,
     Link,
-    Namespace,
     Network,
     NetworkError,
+    NetworkNamespace,
     Route,
     named,
 )
@@ -121,7 +121,7 @@ def end_lease(node: NicNode, entry: Mapping[str, Any]) -> None:
         node.records.save(device, record)
 
 
-def _release(node: NicNode, namespace: Namespace, name: str, lease: Lease) -> None:
+def _release(node: NicNode, namespace: NetworkNamespace, name: str, lease: Lease) -> None:
     with namespace.run(lambda network: _open(network, name)) as packets:
 
         def is_ready() -> bool:
@@ -175,12 +175,12 @@ def _renew_until(node: NicNode, ended: Event, seconds: float) -> None:
 
 
 def _due(lease: Lease) -> float:
-    """When a lease is to be renewed, in seconds since the node booted."""
+    """Return when a lease is to be renewed, in seconds since the node booted."""
     return lease.began + min(lease.renewal, lease.seconds or 0)
 
 
 def _pause(lease: Lease) -> float:
-    """Seconds until the next attempt: half of the time that is left, and at least a minute for all but short leases."""
+    """Return seconds until the next attempt: half of the time left, and at least a minute for all but short leases."""
     left = lease.left()
     return max(left / 2, min(_PAUSE, (lease.seconds or 0) / 8)) if left else _PAUSE_WITHOUT
 
@@ -225,8 +225,8 @@ def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: L
 
 
 @contextmanager
-def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[Namespace, str]]:
-    """Where the interface of a record is now: its namespace, and its name there."""
+def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[NetworkNamespace, str]]:
+    """Yield where the interface of a record is now: its namespace, and its name there."""
     with node.namespace() as here, node.pod_namespace(record.namespace) as pod:
         if pod is not None and record.tag:
             link = pod.run(lambda network: network.find(record.tag))
@@ -265,5 +265,5 @@ def _open(network: Network, name: str) -> socket.socket:
     return network.packet_socket(name)
 
 
-def _link(namespace: Namespace, name: str) -> Link | None:
+def _link(namespace: NetworkNamespace, name: str) -> Link | None:
     return namespace.run(lambda network: named(network, name))

@@ -23,9 +23,9 @@ from dra_driver_nic.network.links import (
     Link,
     Neighbour,
     Network,
+    NetworkSnapshot,
     Route,
-    Rule,
-    Snapshot,
+    RoutingRule,
     Vrf,
 )
 from dra_driver_nic.prepare.attach import Attachment, HostState, PodState
@@ -77,7 +77,7 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
 
 
 def plan_attachment(
-    node: NicNode, network: Network, snapshot: Snapshot, claim: Claim[NicConfig], nic: Nic, *, number: int
+    node: NicNode, network: Network, snapshot: NetworkSnapshot, claim: Claim[NicConfig], nic: Nic, *, number: int
 ) -> Attachment:
     """Plan what happens to the interface of a claim's device. Raises PermanentError for what it cannot have.
 
@@ -125,7 +125,7 @@ def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
         raise PermanentError(f"{label}: {error}") from error
 
 
-def _host_state(network: Network, snapshot: Snapshot, link: Link, config: NicConfig, label: str) -> HostState:
+def _host_state(network: Network, snapshot: NetworkSnapshot, link: Link, config: NicConfig, label: str) -> HostState:
     """Read the state on the node. Raises PermanentError for a sysctl that the interface does not have."""
     state = HostState.read(network, link, snapshot)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
@@ -134,7 +134,7 @@ def _host_state(network: Network, snapshot: Snapshot, link: Link, config: NicCon
     return state
 
 
-def _check_shared_routes(snapshot: Snapshot, link: Link, label: str) -> None:
+def _check_shared_routes(snapshot: NetworkSnapshot, link: Link, label: str) -> None:
     """Refuse an interface that has a part of a route with several next hops."""
     if shared := snapshot.shared_routes.get(link.index):
         raise PermanentError(
@@ -143,7 +143,7 @@ def _check_shared_routes(snapshot: Snapshot, link: Link, label: str) -> None:
         )
 
 
-def _check_parent(snapshot: Snapshot, link: Link, mtu: int | None, label: str) -> None:
+def _check_parent(snapshot: NetworkSnapshot, link: Link, mtu: int | None, label: str) -> None:
     """Refuse an MTU that the interface on which this one stands does not carry."""
     if mtu is None or not link.parent or link.kind not in _SMALLER_THAN_PARENT:
         return
@@ -154,7 +154,7 @@ def _check_parent(snapshot: Snapshot, link: Link, mtu: int | None, label: str) -
         )
 
 
-def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], label: str) -> None:
+def _check_addresses(snapshot: NetworkSnapshot, link: int, wanted: Collection[str], label: str) -> None:
     """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
     names = {other.index: other.name for other in snapshot.links}
     others = {
@@ -226,7 +226,7 @@ def _features(
 
 
 def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -> PodState:
-    """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
+    """Return how the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
     wanted = config.interface
     vrf = Vrf(name=wanted.vrf.name, table=wanted.vrf.number) if wanted.vrf is not None else None
     if wanted.dhcp:
@@ -248,7 +248,9 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
         addresses=tuple(map(_usable_at_once, addresses)),
         routes=tuple(_routes(config, state, vrf)),
         rules=tuple(
-            Rule(priority=rule.priority, source=rule.source or "", destination=rule.destination or "", table=rule.table)
+            RoutingRule(
+                priority=rule.priority, source=rule.source or "", destination=rule.destination or "", table=rule.table
+            )
             for rule in config.rules
         ),
         neighbours=neighbours,
@@ -259,7 +261,7 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
 
 
 def _usable_at_once(address: Address) -> Address:
-    """Without duplicate address detection, which takes a second: a sandbox must start sooner."""
+    """Return it without duplicate address detection, which takes a second: a sandbox must start sooner."""
     is_ipv6 = ipaddress.ip_interface(address.address).version == _IPV6
     return replace(address, flags=address.flags | _NODAD) if is_ipv6 else address
 

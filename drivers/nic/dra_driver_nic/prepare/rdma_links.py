@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from dra_driver_nic.describe.devices import OF_SHARE
 from dra_driver_nic.describe.nics import Nic
 from dra_driver_nic.describe.node import NicNode
-from dra_driver_nic.network.links import Namespace, NetworkError
+from dra_driver_nic.network.links import NetworkError, NetworkNamespace
 from dra_driver_nic.network.rdma import read_rdma_devices
 from dra_sdk import HeldDevice, RetriableError
 
@@ -80,7 +80,7 @@ def one_at_a_time(node: NicNode, links: Collection[RdmaLink]) -> Iterator[None]:
         yield
 
 
-def remove_links(node: NicNode, links: Collection[RdmaLink], namespace: Namespace) -> None:
+def remove_links(node: NicNode, links: Collection[RdmaLink], namespace: NetworkNamespace) -> None:
     """Remove those that a namespace sees; one that disappears during the call is removed too. Raises NetworkError."""
     there = node.rdma_in(namespace) if links else {}
     for link in links:
@@ -92,7 +92,7 @@ def remove_links(node: NicNode, links: Collection[RdmaLink], namespace: Namespac
                     raise
 
 
-def make_links(node: NicNode, links: Collection[RdmaLink], pod: Namespace, interface: str) -> None:
+def make_links(node: NicNode, links: Collection[RdmaLink], pod: NetworkNamespace, interface: str) -> None:
     """Make them on the interface of a pod.
 
     Raises NetworkError; RetriableError if one has other device nodes than containers get.
@@ -110,7 +110,7 @@ def make_links(node: NicNode, links: Collection[RdmaLink], pod: Namespace, inter
             )
 
 
-def restore_links(node: NicNode, links: Collection[RdmaLink], namespace: Namespace, interface: str) -> None:
+def restore_links(node: NicNode, links: Collection[RdmaLink], namespace: NetworkNamespace, interface: str) -> None:
     """Make those that the node does not have on its interface. Raises NetworkError."""
     there = node.rdma_in(namespace) if links else {}
     for link in links:
@@ -118,7 +118,7 @@ def restore_links(node: NicNode, links: Collection[RdmaLink], namespace: Namespa
             _make(node, link, namespace, interface)
 
 
-def _make(node: NicNode, link: RdmaLink, namespace: Namespace, interface: str) -> None:
+def _make(node: NicNode, link: RdmaLink, namespace: NetworkNamespace, interface: str) -> None:
     """Make a device; wait for one of its name that the kernel still removes."""
 
     def made() -> bool:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from dra_driver_nic.describe.devices import NicRecord, record_name
 from dra_driver_nic.describe.node import NicNode
 from dra_driver_nic.network.dhcp import Lease
-from dra_driver_nic.network.links import Namespace, named
+from dra_driver_nic.network.links import NetworkNamespace, named
 from dra_driver_nic.prepare import status
 from dra_driver_nic.prepare.attach import Attachment, attach, detach, is_tagged
-from dra_driver_nic.prepare.cni import Call, Chain, CniError
+from dra_driver_nic.prepare.cni import Chain, CniCall, CniError
 from dra_driver_nic.prepare.leases import with_lease
 from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.prepare.shares import make_shares, remove_share
@@ -115,7 +115,7 @@ def _has_all(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> bool:
         return there is not None and all(_has(node, there, move) for move in wanted)
 
 
-def _has(node: NicNode, namespace: Namespace, move: Move) -> bool:
+def _has(node: NicNode, namespace: NetworkNamespace, move: Move) -> bool:
     if move.attachment is not None:
         return is_tagged(namespace, move.attachment)
     return _has_rdma(node, namespace, move.rdma)
@@ -165,12 +165,12 @@ def _with_lease(move: Move, record: NicRecord) -> Move:
 
 
 def _add_to_network(
-    node: NicNode, move: Move, record: NicRecord, pod: PodSandbox, namespaces: tuple[Namespace, Namespace]
+    node: NicNode, move: Move, record: NicRecord, pod: PodSandbox, namespaces: tuple[NetworkNamespace, NetworkNamespace]
 ) -> Move:
     """Call the plugins of CNI for an interface that is in the pod; the record says so first. Raises CniError."""
     if move.attachment is None or not move.attachment.cni:
         return move
-    call = Call(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
+    call = CniCall(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
     record.cni = {_CALL: asdict(call)}
     node.records.save(move.record, record)
     chain = _chain(node, move.attachment, namespaces[0], record)
@@ -197,12 +197,14 @@ def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
     return ""
 
 
-def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: NicRecord) -> Chain:
-    call = Call(**record.cni[_CALL])
+def _chain(node: NicNode, attachment: Attachment, namespace: NetworkNamespace, record: NicRecord) -> Chain:
+    call = CniCall(**record.cni[_CALL])
     return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
 
 
-def _attach_interfaces(node: NicNode, namespaces: tuple[Namespace, Namespace], wanted: Sequence[Move]) -> None:
+def _attach_interfaces(
+    node: NicNode, namespaces: tuple[NetworkNamespace, NetworkNamespace], wanted: Sequence[Move]
+) -> None:
     """Make those that stand on shared interfaces, and move and configure all."""
     interfaces = [move.attachment for move in wanted if move.attachment is not None]
     try:
@@ -219,7 +221,7 @@ def _attach_interfaces(node: NicNode, namespaces: tuple[Namespace, Namespace], w
         raise
 
 
-def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
+def _send_rdma(node: NicNode, move: Move, namespace: NetworkNamespace, pod: NetworkNamespace) -> None:
     if missing := node.move_rdma(move.rdma, namespace, pod):
         raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
     if move.attachment is not None:
@@ -234,7 +236,9 @@ def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
     return ""
 
 
-def _take_from_before(node: NicNode, namespace: Namespace, move: Move, record: NicRecord, pod: PodSandbox) -> None:
+def _take_from_before(
+    node: NicNode, namespace: NetworkNamespace, move: Move, record: NicRecord, pod: PodSandbox
+) -> None:
     """Bring a device back that an earlier sandbox has, or that a crash has left on the way."""
     attachment = move.attachment
     if record.pod and record.pod != pod.uid:
@@ -245,7 +249,7 @@ def _take_from_before(node: NicNode, namespace: Namespace, move: Move, record: N
         bring_back(node, move, record)
 
 
-def _has_rdma(node: NicNode, namespace: Namespace, names: Collection[str]) -> bool:
+def _has_rdma(node: NicNode, namespace: NetworkNamespace, names: Collection[str]) -> bool:
     return not node.rdma_in(namespace).keys().isdisjoint(names)
 
 
@@ -289,7 +293,7 @@ def return_interface(node: NicNode, attachment: Attachment, record: NicRecord) -
             )
 
 
-def _is_away(node: NicNode, namespace: Namespace, attachment: Attachment, record: NicRecord) -> bool:
+def _is_away(node: NicNode, namespace: NetworkNamespace, attachment: Attachment, record: NicRecord) -> bool:
     """Return whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
     if not record.namespace or not attachment.pci:
         return False

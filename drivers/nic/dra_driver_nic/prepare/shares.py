@@ -14,7 +14,7 @@ from typing import Final
 
 from dra_driver_nic.config import IPVLAN, MACVLAN, EthtoolConfig, NicConfig
 from dra_driver_nic.describe.nics import OWN_SHARE_PREFIX
-from dra_driver_nic.network.links import Link, Namespace, Network, NetworkError, named
+from dra_driver_nic.network.links import Link, Network, NetworkError, NetworkNamespace, named
 from dra_driver_nic.prepare.attach import Attachment, HostState
 from dra_sdk import PermanentError
 
@@ -49,7 +49,7 @@ def share_state(parent: Link, tag: str, config: NicConfig, label: str) -> HostSt
     return HostState(index=0, name=f"{OWN_SHARE_PREFIX}{digest[:10]}", mac=mac, mtu=parent.mtu, up=False)
 
 
-def make_shares(node: Namespace, attachments: Iterable[Attachment]) -> None:
+def make_shares(node: NetworkNamespace, attachments: Iterable[Attachment]) -> None:
     """Make the shares that do not exist yet. Raises NetworkError."""
     for attachment in attachments:
         if attachment.parent:
@@ -69,7 +69,7 @@ def _make(network: Network, attachment: Attachment) -> None:
         network.add_macvlan(state.name, parent.index, state.mac)
 
 
-def remove_share(node: Namespace, attachment: Attachment) -> None:
+def remove_share(node: NetworkNamespace, attachment: Attachment) -> None:
     """Remove the share of an attachment from the node, if it is there. Raises NetworkError."""
     if attachment.parent:
         node.run(partial(_remove, attachment=attachment))

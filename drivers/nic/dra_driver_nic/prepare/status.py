@@ -36,17 +36,17 @@ def network_data(attachment: Attachment) -> NetworkData:
 
 
 def prepared() -> DeviceStatus:
-    """Of a device that is set up without an interface in the pod."""
+    """Describe a device that is set up without an interface in the pod."""
     return _status("Prepared", ready=True)
 
 
 def waiting(attachment: Attachment) -> DeviceStatus:
-    """Of an interface that goes to the pod when its sandbox runs."""
+    """Describe an interface that goes to the pod when its sandbox runs."""
     return _status("WaitingForSandbox", ready=False, attachment=attachment)
 
 
 def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceStatus:
-    """Of a device that is in the pod; None for one without an interface.
+    """Describe a device that is in the pod; None for one without an interface.
 
     data: what else the status reports, such as the result of plugins of CNI; too much is left out.
     """
@@ -55,12 +55,12 @@ def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceSt
 
 
 def failed(error: Exception) -> DeviceStatus:
-    """Of a device that is not in the pod, because of an error."""
+    """Describe a device that is not in the pod, because of an error."""
     return _status("AttachFailed", ready=False, message=str(error)[:_LONGEST])
 
 
 def detached() -> DeviceStatus:
-    """Of a device that is back on the node."""
+    """Describe a device that is back on the node."""
     return _status("Detached", ready=False)
 
 

@@ -157,7 +157,7 @@ class NicMachine:
         """Write its files."""
         functions = tuple(function for port in self.ports for function in port.functions)
         node.machine(replace(regular_machine(sockets=2), pci=functions))
-        writer = _Writer(node)
+        writer = _NicWriter(node)
         for port in self.ports:
             writer.port(port)
         for port in self.ports:
@@ -166,7 +166,7 @@ class NicMachine:
             writer.software(name, kind)
 
 
-class _Writer:
+class _NicWriter:
     """Writes interfaces and RDMA devices, and counts them as the kernel does."""
 
     def __init__(self, node: FakeNode) -> None:
@@ -191,7 +191,7 @@ class _Writer:
             self._rdma(port, port.rdma, device, port.interface)
 
     def virtual_functions(self, port: Port) -> None:
-        """Those of its virtual functions, and their representors."""
+        """Write those of its virtual functions, and their representors."""
         vfs = port.vfs
         if vfs is None:
             return

@@ -8,7 +8,7 @@ import pytest
 from dra_driver_nic import NicSettings
 from dra_driver_nic.describe.devices import NicRecord, attributes, device_name, make_pool, published
 from dra_driver_nic.describe.nics import Nic, PhysicalFunction
-from dra_driver_nic.network.links import INFINIBAND, Link, Snapshot
+from dra_driver_nic.network.links import INFINIBAND, Link, NetworkSnapshot
 from dra_driver_nic.network.rdma import RdmaDevice, RdmaPort
 
 from dra_sdk.hardware import PciDevice, SriovPf, read_pci_device
@@ -159,7 +159,7 @@ def test_a_pci_function_is_named_after_its_address_and_port(vf: Nic) -> None:
 
 def test_of_interfaces_with_one_name_the_first_is_published(vf: Nic) -> None:
     second = replace(vf, link=replace(LINK, index=6, name="ens1f0v3s0"))
-    assert published((vf, second), Snapshot(), NicSettings()) == {"pci-0000-3b-00-5": vf}
+    assert published((vf, second), NetworkSnapshot(), NicSettings()) == {"pci-0000-3b-00-5": vf}
 
 
 def test_a_device_that_a_claim_has_keeps_its_attributes(vf: Nic) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.network.files import FilesNamespace, FilesNetwork
-from dra_driver_nic.network.links import Address, Link, Snapshot
+from dra_driver_nic.network.links import Address, Link, NetworkSnapshot
 from dra_driver_nic.testing import write_interface, write_rdma_device
 from dra_driver_nic.testing.machines import MACHINES
 
@@ -46,7 +46,7 @@ def plug_pf(node: FakeNode, vfs: int) -> None:
         write_rdma_device(node, f"mlx5_{number + 1}", device, number)
 
 
-def read(node: FakeNode, snapshot: Snapshot | None = None) -> tuple[Nic, ...]:
+def read(node: FakeNode, snapshot: NetworkSnapshot | None = None) -> tuple[Nic, ...]:
     host = Host(node.root)
     return read_nics(host, snapshot or FilesNetwork(host).snapshot())
 
@@ -137,7 +137,7 @@ def test_a_speed_that_is_not_known_is_none(dra_node: FakeNode) -> None:
 
 def test_global_addresses_belong_to_a_device(dra_node: FakeNode) -> None:
     addresses = (Address(address="10.0.0.1/24"), Address(address="fe80::1/64", scope=253))
-    snapshot = Snapshot([Link(index=2, name="eth0")], {2: addresses})
+    snapshot = NetworkSnapshot([Link(index=2, name="eth0")], {2: addresses})
     assert [nic.addresses for nic in read(dra_node, snapshot)] == [("10.0.0.1/24",)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from dra_driver_nic import NicSettings
 from dra_driver_nic.describe.nics import Nic, PhysicalFunction, read_nics
 from dra_driver_nic.describe.selection import kept, shared
-from dra_driver_nic.network.links import INFINIBAND, Link, Snapshot
+from dra_driver_nic.network.links import INFINIBAND, Link, NetworkSnapshot
 
 from dra_sdk.hardware import Host, read_pci_device
 from dra_sdk.testing import FakeNode
@@ -52,7 +52,7 @@ def link(index: int, name: str, kind: str = "dummy", *, master: int = 0, parent:
 def test_what_the_node_needs_stays_with_it(
     dra_node: FakeNode, links: Sequence[Link], uplinks: set[int], reasons: dict[int, str]
 ) -> None:
-    snapshot = Snapshot(links, {}, uplinks)
+    snapshot = NetworkSnapshot(links, {}, uplinks)
     settings = NicSettings(protect=("mgmt*",), software=("dummy", "macvlan", "vlan"))
     kept_by_index = kept(read_nics(Host(dra_node.root), snapshot), snapshot, settings)
     assert kept_by_index.keys() == reasons.keys()
@@ -73,7 +73,7 @@ def names(nics: Sequence[Nic]) -> set[str]:
 
 def test_an_uplink_is_shared_only_by_its_full_name() -> None:
     links = (link(2, "eth0", ""), link(3, "eth1", ""))
-    snapshot = Snapshot(links, {}, {2})
+    snapshot = NetworkSnapshot(links, {}, {2})
     assert names(shared(devices(*links), snapshot, NicSettings(shared=("eth*",)))) == {"eth1"}
     assert names(shared(devices(*links), snapshot, NicSettings(shared=("eth0",)))) == {"eth0"}
 
@@ -89,7 +89,7 @@ def test_an_uplink_is_shared_only_by_its_full_name() -> None:
     ],
 )
 def test_what_may_be_shared(parent: Link, settings: NicSettings, reason: str) -> None:
-    snapshot = Snapshot([parent, link(9, "m0", "macvlan", parent=2)], {}, {2})
+    snapshot = NetworkSnapshot([parent, link(9, "m0", "macvlan", parent=2)], {}, {2})
     (nic,) = shared(devices(parent), snapshot, settings)
     reasons = kept([nic], snapshot, settings)
     assert reasons.get(2, "").startswith(reason)
@@ -135,5 +135,5 @@ def test_a_pf_with_vfs_is_a_device_only_where_that_is_asked_for_and_harmless(
     dra_node: FakeNode, vf: str, mode: str, settings: NicSettings, reason: str
 ) -> None:
     nics = pf_and_vf(dra_node, vf, mode)
-    snapshot = Snapshot([nic.link for nic in nics if nic.link is not None])
+    snapshot = NetworkSnapshot([nic.link for nic in nics if nic.link is not None])
     assert kept(nics, snapshot, settings).get(2, "") == reason

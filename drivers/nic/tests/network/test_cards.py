@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dra_driver_nic.network.cards import read_eswitch_modes, read_firmware
-from dra_driver_nic.network.netlink import Content, Kind
+from dra_driver_nic.network.netlink import Content, MessageKind
 from dra_driver_nic.testing import PrivateNetworks
 from pyroute2.netlink import GENL_ID_CTRL
 from pyroute2.netlink.devlink import DEVLINK_NAMES
@@ -23,7 +23,7 @@ class FakeDevlink:
     def __init__(self, *, known: bool = True) -> None:
         self.known, self.closed = known, False
 
-    def read_one(self, kind: Kind, command: int, content: Content) -> Any:
+    def read_one(self, kind: MessageKind, command: int, content: Content) -> Any:
         if command == GENL_ID_CTRL:
             asked = decoded(kind, content.fields, *content.attributes)
             assert asked.get_attr("CTRL_ATTR_FAMILY_NAME") == "devlink"
@@ -39,7 +39,7 @@ class FakeDevlink:
             raise NetlinkError(95, "Operation not supported")
         return decoded(kind, {}, ("DEVLINK_ATTR_ESWITCH_MODE", mode))
 
-    def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
+    def read_all(self, kind: MessageKind, command: int, content: Content) -> list[Any]:
         assert command == self.family
         assert decoded(kind, content.fields)["cmd"] == DEVLINK_NAMES["DEVLINK_CMD_GET"]
         devices = [("auxiliary", "mlx5_core.sf.4"), *(("pci", address) for address in CARDS)]
@@ -51,7 +51,7 @@ class FakeDevlink:
         self.closed = True
 
 
-def decoded(kind: Kind, fields: dict[str, int], *attributes: tuple[str, Any]) -> Any:
+def decoded(kind: MessageKind, fields: dict[str, int], *attributes: tuple[str, Any]) -> Any:
     """Write a message, and read it again."""
     message = kind()
     message.update(fields)

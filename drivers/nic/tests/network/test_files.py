@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from dra_driver_nic.network.files import FilesNetwork
-from dra_driver_nic.network.links import Network, NetworkError, Rule
+from dra_driver_nic.network.links import Network, NetworkError, RoutingRule
 
 from dra_sdk.hardware import Host
 from dra_sdk.testing import FakeNode
@@ -19,7 +19,7 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
     [
         (lambda network: network.change(3, mtu=1400), "interface 3"),
         (lambda network: network.packet_socket("eth0"), "interface eth0"),
-        (lambda network: network.add_rule(Rule(priority=7)), r"Rule\(priority=7, .*\)"),
+        (lambda network: network.add_rule(RoutingRule(priority=7)), r"RoutingRule\(priority=7, .*\)"),
     ],
 )
 def test_a_change_is_refused(dra_node: FakeNode, change: Callable[[Network], object], what: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_nic.network.kernel import KernelNamespace
-from dra_driver_nic.network.links import Address, Neighbour, Network, NetworkError, Route, Rule
+from dra_driver_nic.network.links import Address, Neighbour, Network, NetworkError, Route, RoutingRule
 from dra_driver_nic.network.netlink import LinkEvents
 from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 from dra_driver_nic.testing.fake_rdma import namespace_of_thread
@@ -104,7 +104,7 @@ def test_a_default_route_of_another_table_makes_no_uplink(node: KernelNamespace)
 def test_what_exists_already_is_no_error(node: KernelNamespace, networks: PrivateNetworks) -> None:
     def twice(network: Network) -> list[Neighbour]:
         for _ in range(2):
-            network.add_rule(Rule(priority=50, source="10.9.0.0/24", destination="10.8.0.0/16", table=77))
+            network.add_rule(RoutingRule(priority=50, source="10.9.0.0/24", destination="10.8.0.0/16", table=77))
             network.add_neighbour(NIC0, Neighbour(address="fd00::9", mac="02:00:00:00:00:11"))
         return network.neighbours(NIC0)
 

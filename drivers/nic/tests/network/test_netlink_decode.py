@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dra_driver_nic.network.links import Address, Link, Neighbour, Route, VfSettings
-from dra_driver_nic.network.netlink import Kind
+from dra_driver_nic.network.netlink import MessageKind
 from dra_driver_nic.network.netlink_decode import RouteEntry, read_address, read_link, read_neighbour, read_route
 from dra_driver_nic.network.netlink_encode import nested, vf_changes
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
@@ -25,7 +25,7 @@ NOTHING = 0xFFFFFFFF
 Attributes = Sequence[tuple[str, Any]]
 
 
-def encoded(kind: Kind, fields: Mapping[str, int], attributes: Attributes) -> tuple[bytes, int]:
+def encoded(kind: MessageKind, fields: Mapping[str, int], attributes: Attributes) -> tuple[bytes, int]:
     message = kind()
     message.update(fields)
     message["attrs"] = list(attributes)

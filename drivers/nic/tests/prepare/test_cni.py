@@ -19,7 +19,7 @@ import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import CniConfig, InterfaceConfig, RouteConfig
 from dra_driver_nic.prepare.attach import Attachment, HostState, PodState
-from dra_driver_nic.prepare.cni import Call, Chain
+from dra_driver_nic.prepare.cni import Chain, CniCall
 from dra_driver_nic.testing import PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
 from dra_sdk import DeviceStatus, PermanentError, RetriableError
@@ -346,7 +346,7 @@ def test_plugins_run_in_the_root_of_the_host(networks: PrivateNetworks, host_roo
         cni={"name": "chained", "cniVersion": "1.0.0", "plugins": [plugin]},
     )
     access = NodeAccess(host_root, SystemEffects())
-    call = Call(container="sandbox-1", pod_namespace="default", pod_name="pod", pod_uid="uid")
+    call = CniCall(container="sandbox-1", pod_namespace="default", pod_name="pod", pod_uid="uid")
     with closing(networks.open(None)) as node, closing(pod.open()) as namespace:
         chain = Chain(access, ("/opt/cni/bin",), node, attachment, call, "/run/netns/pod1")
         result = chain.add(namespace)

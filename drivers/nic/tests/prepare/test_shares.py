@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import EthtoolConfig, InterfaceConfig, VfConfig
-from dra_driver_nic.network.links import Namespace, Network, NetworkError
+from dra_driver_nic.network.links import Network, NetworkError, NetworkNamespace
 from dra_driver_nic.testing import (
     PrivateNamespace,
     PrivateNetworks,
@@ -58,7 +58,7 @@ class NetworkWithoutIpvlan:
 
 
 class NamespaceWithoutIpvlan:
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: NetworkNamespace) -> None:
         self._namespace = namespace
         self.handle, self.close = namespace.handle, namespace.close
 
@@ -79,7 +79,7 @@ def ipvlan_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks
     settings = NicSettings(software=("veth",), shared=("nic0",), protect=("wire*",))
     is_real = has_ipvlan(networks)
 
-    def opened(path: Path | None) -> Namespace:
+    def opened(path: Path | None) -> NetworkNamespace:
         namespace = networks.open(path)
         return namespace if is_real else NamespaceWithoutIpvlan(namespace)
 

@@ -12,7 +12,7 @@ import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import VfConfig
 from dra_driver_nic.network.files import FilesNetwork
-from dra_driver_nic.network.links import Link, NetworkError, Snapshot, VfSettings
+from dra_driver_nic.network.links import Link, NetworkError, NetworkSnapshot, VfSettings
 from dra_driver_nic.testing import write_interface
 
 from dra_sdk import PermanentError, RetriableError
@@ -57,8 +57,8 @@ class PfNetwork(FilesNetwork):
     def links(self) -> list[Link]:
         return [replace(link, vfs=(self.settings,)) if link.index == 2 else link for link in super().links()]
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.links())
+    def snapshot(self) -> NetworkSnapshot:
+        return NetworkSnapshot(self.links())
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         assert link == 2

@@ -19,11 +19,11 @@ class {{ cookiecutter.__class }}Driver:
     """The three hooks that every driver has. The others are below, as comments."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, and the classes of configuration."""
+        """Return the name, and the classes of configuration."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        """Yield what is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
         for number in range(SEATS):
             yield Device(f"seat-{number}", attributes={"number": number}, hardware=number)
 
@@ -50,41 +50,41 @@ class {{ cookiecutter.__class }}Driver:
     # A driver whose devices may fail says so; `dra_sdk.hardware.health` has history, settling and recovery:
     #
     # def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-    #     """Every second the health of all devices."""
+    #     """Yield the health of all devices every second."""
     #     while not stop.wait(1):
     #         yield [DeviceHealth(f"seat-{number}", HealthStatus.HEALTHY) for number in range(SEATS)]
     #
     # A driver that acts when pods and containers start says so; the container runtime must have NRI on:
     #
     # def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
-    #     """Before the containers of a pod with claims of this driver are created."""
+    #     """Act before the containers of a pod with claims of this driver are created."""
     #
     # def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
-    #     """When such a pod ends; not after a crash of the node, so `dra_unprepare` undoes what must be undone."""
+    #     """Act when such a pod ends; not after a crash of the node, so `dra_unprepare` undoes what must be undone."""
     #
     # def dra_create_container(
     #     self, container: Container, held: Sequence[HeldClaim], node: Node
     # ) -> ContainerAdjustment | None:
-    #     """What changes in a container that is created, also in one without claims."""
+    #     """Return what changes in a container that is created, also in one without claims."""
     #     return ContainerAdjustment(env={"SEATS_TAKEN": str(len(held))})
     #
     # def dra_synchronize(
     #     self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     # ) -> Mapping[str, ContainerResources]:
-    #     """The resources that containers must have now, by id, such as CPUs; called after every change."""
+    #     """Return the resources that containers must have now, by id, such as CPUs; called after every change."""
     #     return {}
     #
     # def dra_remove_container(self, container: Container, node: Node) -> None:
-    #     """After a container was removed, perhaps more than once."""
+    #     """Act after a container was removed, perhaps more than once."""
     #
     # A driver that can draw who uses what does so for `dra-sdk {{ cookiecutter.__project }} top`:
     #
     # def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
-    #     """The lines of the picture."""
+    #     """Yield the lines of the picture."""
     #     yield f"{len(held)} of {SEATS} seats are taken"
     #
     # A driver that measures something adds it to `/metrics`:
     #
     # def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
-    #     """The values now, whenever the page is read."""
+    #     """Yield the values now, whenever the page is read."""
     #     yield Gauge("seats_taken", "Seats that claims have", sum(len(claim.devices) for claim in held))

@@ -35,11 +35,11 @@ class {{ cookiecutter.__class }}Driver:
     """Each device of the subsystem is a device of this driver."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, the classes of configuration, and what `dra-sdk capture` records beside what every node has."""
+        """Return name, classes of configuration, and what `dra-sdk capture` records beside what every node has."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config], capture=[f"/sys/class/{SUBSYSTEM}/*"])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        """Yield what is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
         for name, path in devices(node).items():
             yield Device(name, attributes={"kernelName": path.name}, hardware=path)
 
@@ -63,17 +63,17 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(devices(node)), changed, stop, {SUBSYSTEM}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every second: a device that the kernel could not resume is unhealthy."""
+        """Report health every second: a device that the kernel could not resume is unhealthy."""
         while not stop.wait(1):
             yield [DeviceHealth(name, status(path)) for name, path in devices(node).items()]
 
 
 def devices(node: Node) -> dict[str, Path]:
-    """The directory of each device in sysfs, by the name that is published: a DNS label."""
-    found = sorted((node.sys / "class" / SUBSYSTEM).glob(DEVICES))
-    return {path.name.lower().replace("_", "-"): path for path in found}
+    """Find the directory of each device in sysfs, by the name that is published: a DNS label."""
+    files = sorted((node.sys / "class" / SUBSYSTEM).glob(DEVICES))
+    return {path.name.lower().replace("_", "-"): path for path in files}
 
 
 def status(path: Path) -> HealthStatus:
-    """What the kernel says of a device, from its directory in sysfs."""
+    """Read what the kernel says of a device, from its directory in sysfs."""
     return HealthStatus.UNHEALTHY if read_text(path / "power/runtime_status") == "error" else HealthStatus.HEALTHY

@@ -6,7 +6,7 @@ from {{ cookiecutter.__package }}.driver import SUBSYSTEM
 
 CLASS = f"/sys/class/{SUBSYSTEM}"
 DEVICES = [f"{SUBSYSTEM}0", f"{SUBSYSTEM}1"]  # the kernel's names
-NAMES = [each.lower().replace("_", "-") for each in DEVICES]
+NAMES = [name.lower().replace("_", "-") for name in DEVICES]
 CHANGED = f"{CLASS}/{DEVICES[0]}/power/control"  # what a claim for the first device changes, and gives back
 
 
@@ -30,7 +30,7 @@ def fail(node: FakeNode) -> None:
 
 
 def changed(node: FakeNode) -> str:
-    """What a claim for the first device changes."""
+    """Return what a claim for the first device changes."""
     return node.path(CHANGED).read_text().strip()
 
 

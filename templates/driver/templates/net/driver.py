@@ -35,11 +35,11 @@ class {{ cookiecutter.__class }}Driver:
     """Each PCI function is a device, because its interface cannot be seen on the node while a pod has it."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, and the classes of configuration."""
+        """Return the name, and the classes of configuration."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        """Yield what is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
         for name, function in functions(node).items():
             yield Device(name, attributes=pci_attributes(function), hardware=function)
 
@@ -65,25 +65,25 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(functions(node)), changed, stop, {"pci", "net"}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every second: a function that the kernel could not resume is unhealthy."""
+        """Report health every second: a function that the kernel could not resume is unhealthy."""
         while not stop.wait(1):
             yield [DeviceHealth(name, status(function.path)) for name, function in functions(node).items()]
 
 
 def functions(node: Node) -> dict[str, PciDevice]:
-    """The PCI functions by the name that is published, without those whose interface is up: the node uses it."""
-    found = [each for each in read_pci_devices(node) if each.base_class == BASE_CLASS]
-    free = [each for each in found if not any(read_hex(path / "flags") & 1 for path in each.path.glob("net/*"))]
-    return {f"nic-{each.address}".replace(":", "-").replace(".", "-"): each for each in free}
+    """Find the PCI functions by the name that is published, without those whose interface is up, as used."""
+    nics = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
+    free = [nic for nic in nics if not any(read_hex(path / "flags") & 1 for path in nic.path.glob("net/*"))]
+    return {f"nic-{nic.address}".replace(":", "-").replace(".", "-"): nic for nic in free}
 
 
 def interface(function: Path) -> Path:
-    """The interface of a PCI function, as long as no pod has it."""
+    """Return the interface of a PCI function, as long as no pod has it."""
     for path in function.glob("net/*"):
         return path
     raise RetriableError(f"PCI function {function.name} has no interface on the node: it is not back from a pod yet")
 
 
 def status(function: Path) -> HealthStatus:
-    """What the kernel says of a PCI function."""
+    """Read what the kernel says of a PCI function."""
     return HealthStatus.UNHEALTHY if read_text(function / "power/runtime_status") == "error" else HealthStatus.HEALTHY

@@ -13,7 +13,7 @@ UP, DOWN = "0x1003\n", "0x1002\n"
 
 def plug(node: FakeNode) -> None:
     """Plug in the cards."""
-    functions = (FakePci(address=each, driver="ice", numa_node=0) for each in INTERFACES)
+    functions = (FakePci(address=address, driver="ice", numa_node=0) for address in INTERFACES)
     node.machine(replace(regular_machine(), pci=tuple(functions)))
     for address, name in INTERFACES.items():
         node.file(f"{ROOT}/{address}/net/{name}/flags", UP if name == "eth0" else DOWN)
@@ -32,7 +32,7 @@ def fail(node: FakeNode) -> None:
 
 
 def changed(node: FakeNode) -> str:
-    """What a claim for the first card changes."""
+    """Return what a claim for the first card changes."""
     return node.path(f"{ROOT}/0000:3b:00.0/net/eth1/mtu").read_text().strip()
 
 

@@ -35,11 +35,11 @@ class {{ cookiecutter.__class }}Driver:
     """Each PCI function is a device, named after its address: hot plug would change the meaning of numbers."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, and the classes of configuration."""
+        """Return the name, and the classes of configuration."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        """Yield what is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
         for name, function in functions(node).items():
             yield Device(name, attributes=pci_attributes(function), hardware=function)
 
@@ -64,17 +64,17 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(functions(node)), changed, stop, {"pci"}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every second: a function that the kernel could not resume is unhealthy."""
+        """Report health every second: a function that the kernel could not resume is unhealthy."""
         while not stop.wait(1):
             yield [DeviceHealth(name, status(function.path)) for name, function in functions(node).items()]
 
 
 def functions(node: Node) -> dict[str, PciDevice]:
-    """The PCI functions by the name that is published: a DNS label."""
-    found = [each for each in read_pci_devices(node) if each.base_class == BASE_CLASS]
-    return {f"pci-{each.address}".replace(":", "-").replace(".", "-"): each for each in found}
+    """Find the PCI functions by the name that is published: a DNS label."""
+    functions = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
+    return {f"pci-{function.address}".replace(":", "-").replace(".", "-"): function for function in functions}
 
 
 def status(path: Path) -> HealthStatus:
-    """What the kernel says of a device, from its directory in sysfs."""
+    """Read what the kernel says of a device, from its directory in sysfs."""
     return HealthStatus.UNHEALTHY if read_text(path / "power/runtime_status") == "error" else HealthStatus.HEALTHY

@@ -12,7 +12,7 @@ NAMES = ["pci-0000-3b-00-0", "pci-0000-5e-00-0"]
 
 def plug(node: FakeNode) -> None:
     """Plug in the functions."""
-    functions = (FakePci(address=each, class_code=0x120000, driver="accel", numa_node=0) for each in ADDRESSES)
+    functions = (FakePci(address=address, class_code=0x120000, driver="accel", numa_node=0) for address in ADDRESSES)
     node.machine(replace(regular_machine(), pci=tuple(functions)))
     for minor, address in enumerate(ADDRESSES):
         node.device_node(f"/dev/accel/accel{minor}", major=261, minor=minor)
@@ -32,7 +32,7 @@ def fail(node: FakeNode) -> None:
 
 
 def changed(node: FakeNode) -> str:
-    """What a claim for the first function changes."""
+    """Return what a claim for the first function changes."""
     return node.path(f"{ROOT}/{ADDRESSES[0]}/power/control").read_text().strip()
 
 

@@ -36,11 +36,11 @@ class {{ cookiecutter.__class }}Driver:
         self.effects = effects or SystemEffects()
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, and the classes of configuration; virtual machines find PCI addresses in the metadata file."""
+        """Return name and classes of configuration; virtual machines find PCI addresses in the metadata file."""
         return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config], metadata=True)
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        """Yield what is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
         for name, vf in functions(node).items():
             yield Device(name, attributes=pci_attributes(vf), hardware=vf)
 
@@ -69,17 +69,17 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(functions(node)), changed, stop, {"pci"}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every second: a function that the kernel could not resume is unhealthy."""
+        """Report health every second: a function that the kernel could not resume is unhealthy."""
         while not stop.wait(1):
             yield [DeviceHealth(name, status(vf)) for name, vf in functions(node).items()]
 
 
 def functions(node: Node) -> dict[str, PciDevice]:
-    """The virtual functions by the name that is published: a DNS label."""
-    found = [each for each in read_pci_devices(node) if each.base_class == BASE_CLASS and each.physical_function]
-    return {f"vf-{each.address}".replace(":", "-").replace(".", "-"): each for each in found}
+    """Find the virtual functions by the name that is published: a DNS label."""
+    nics = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
+    return {f"vf-{nic.address}".replace(":", "-").replace(".", "-"): nic for nic in nics if nic.physical_function}
 
 
 def status(vf: PciDevice) -> HealthStatus:
-    """What the kernel says of a function."""
+    """Read what the kernel says of a function."""
     return HealthStatus.UNHEALTHY if read_text(vf.path / "power/runtime_status") == "error" else HealthStatus.HEALTHY

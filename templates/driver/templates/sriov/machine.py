@@ -38,12 +38,12 @@ def fail(node: FakeNode) -> None:
 
 
 def changed(node: FakeNode) -> str:
-    """What a claim for the first virtual function changes: its kernel driver."""
+    """Return what a claim for the first virtual function changes: its kernel driver."""
     return node.path(f"{ROOT}/{VFS[0].address}/driver").readlink().name
 
 
 class OnFiles({{ cookiecutter.__class }}Driver):
-    """The driver on `tree/host`: files have no kernel that binds functions to drivers, so `FakeEffects` does it."""
+    """Make it on `tree/host`: files have no kernel that binds functions to drivers, so `FakeEffects` does it."""
 
     def __init__(self) -> None:
         root = Path(__file__).parents[1] / "tree/host"

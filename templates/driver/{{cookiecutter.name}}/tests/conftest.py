@@ -12,7 +12,7 @@ from machine import plug
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
-    """The node."""
+    """Make the node."""
     node = FakeNode(tmp_path)
     plug(node)
     return node
@@ -20,7 +20,7 @@ def node(tmp_path: Path) -> FakeNode:
 
 @pytest.fixture
 def driver(node: FakeNode) -> DriverHarness:
-    """The driver on the node."""
+    """Make the driver on the node."""
 {%- if cookiecutter.kind == "sriov" %}
     return DriverHarness(lambda: {{ cookiecutter.__class }}Driver(effects=node.effects), node)
 {%- else %}

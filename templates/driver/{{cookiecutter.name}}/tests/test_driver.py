@@ -69,7 +69,7 @@ def test_a_kill_at_any_line_leaves_nothing_behind(driver: DriverHarness) -> None
 #
 #
 # def test_all_devices_are_healthy(driver: DriverHarness) -> None:
-#     assert {each.status for each in driver.health().values()} == {HealthStatus.HEALTHY}
+#     assert {health.status for health in driver.health().values()} == {HealthStatus.HEALTHY}
 {%- else -%}
 def test_the_configuration_reaches_the_device_and_unprepare_undoes_it(driver: DriverHarness) -> None:
     assert changed(driver.node) == "{{ before }}"

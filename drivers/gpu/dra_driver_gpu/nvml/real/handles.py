@@ -29,9 +29,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -49,7 +49,7 @@ _Enum = TypeVar("_Enum", bound=IntEnum)
 
 
 def ask(binding: Binding, name: str, *args: Any, call: str = "", **options: Any) -> Any:
-    """The answer of function `name` of nvidia-ml-py; `call` is NVML's own name for it if that differs."""
+    """Return the answer of function `name` of nvidia-ml-py; `call` is NVML's own name for it if that differs."""
     try:
         return getattr(binding, name)(*args, **options)
     except binding.NVMLError as error:
@@ -78,11 +78,11 @@ class _Handle:
         return ask(self.binding, name, self.handle, *args, call=call, **options)
 
     def _list(self, name: str, kind: Any, profile_id: int) -> list[Any]:
-        """The handles of a function that fills an array and a count."""
+        """Return the handles of a function that fills an array and a count."""
         count = ctypes.c_uint()
-        found = (kind * _MAX_INSTANCES)()
-        self._ask(name, profile_id, found, ctypes.byref(count))
-        return list(found[: count.value])
+        items = (kind * _MAX_INSTANCES)()
+        self._ask(name, profile_id, items, ctypes.byref(count))
+        return list(items[: count.value])
 
 
 class RealGpu(_Handle):
@@ -163,14 +163,14 @@ class RealGpu(_Handle):
         """See `Gpu.set_persistence_mode`."""
         self._ask("nvmlDeviceSetPersistenceMode", int(on))
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[GpuProcess]:
         """See `Gpu.processes`."""
         return merge_processes(*(lambda name=name: self._processes(name) for name in _PROCESS_LISTS))
 
-    def _processes(self, name: str) -> list[Process]:
+    def _processes(self, name: str) -> list[GpuProcess]:
         return [
-            Process(each.pid, each.usedGpuMemory, each.gpuInstanceId, each.computeInstanceId)
-            for each in self._ask(f"nvmlDeviceGet{name}RunningProcesses_v3")
+            GpuProcess(process.pid, process.usedGpuMemory, process.gpuInstanceId, process.computeInstanceId)
+            for process in self._ask(f"nvmlDeviceGet{name}RunningProcesses_v3")
         ]
 
     def ecc_errors(self, kind: EccKind, counter: EccCounter) -> int:
@@ -241,9 +241,9 @@ class RealGpu(_Handle):
         count = ctypes.c_uint()
         call = f"{_PLACEMENTS}_v2"
         self._ask(_PLACEMENTS, profile_id, None, ctypes.byref(count), call=call)
-        found = (self.binding.c_nvmlGpuInstancePlacement_t * count.value)()
-        self._ask(_PLACEMENTS, profile_id, found, ctypes.byref(count), call=call)
-        return [Placement(each.start, each.size) for each in found[: count.value]]
+        placements = (self.binding.c_nvmlGpuInstancePlacement_t * count.value)()
+        self._ask(_PLACEMENTS, profile_id, placements, ctypes.byref(count), call=call)
+        return [Placement(placement.start, placement.size) for placement in placements[: count.value]]
 
     def create_gpu_instance(self, profile_id: int, placement: Placement | None = None) -> RealGpuInstance:
         """See `Gpu.create_gpu_instance`."""
@@ -255,8 +255,8 @@ class RealGpu(_Handle):
 
     def gpu_instances(self, profile_id: int) -> list[GpuInstance]:
         """See `Gpu.gpu_instances`."""
-        found = self._list("nvmlDeviceGetGpuInstances", self.binding.c_nvmlGpuInstance_t, profile_id)
-        return [RealGpuInstance(self.binding, handle) for handle in found]
+        handles = self._list("nvmlDeviceGetGpuInstances", self.binding.c_nvmlGpuInstance_t, profile_id)
+        return [RealGpuInstance(self.binding, handle) for handle in handles]
 
     def gpu_instance(self, instance_id: int) -> RealGpuInstance:
         """See `Gpu.gpu_instance`."""
@@ -280,17 +280,17 @@ class RealMigDevice(_Handle):
 
     def attributes(self) -> MigAttributes:
         """See `MigDevice.attributes`."""
-        found = self._ask("nvmlDeviceGetAttributes_v2")
+        attributes = self._ask("nvmlDeviceGetAttributes_v2")
         return MigAttributes(
-            multiprocessors=int(found.multiprocessorCount),
-            shared_copy_engines=int(found.sharedCopyEngineCount),
-            shared_decoders=int(found.sharedDecoderCount),
-            shared_encoders=int(found.sharedEncoderCount),
-            shared_jpeg_engines=int(found.sharedJpegCount),
-            shared_ofa_engines=int(found.sharedOfaCount),
-            gpu_instance_slices=int(found.gpuInstanceSliceCount),
-            compute_instance_slices=int(found.computeInstanceSliceCount),
-            memory_mib=int(found.memorySizeMB),
+            multiprocessors=int(attributes.multiprocessorCount),
+            shared_copy_engines=int(attributes.sharedCopyEngineCount),
+            shared_decoders=int(attributes.sharedDecoderCount),
+            shared_encoders=int(attributes.sharedEncoderCount),
+            shared_jpeg_engines=int(attributes.sharedJpegCount),
+            shared_ofa_engines=int(attributes.sharedOfaCount),
+            gpu_instance_slices=int(attributes.gpuInstanceSliceCount),
+            compute_instance_slices=int(attributes.computeInstanceSliceCount),
+            memory_mib=int(attributes.memorySizeMB),
         )
 
 
@@ -299,9 +299,9 @@ class RealGpuInstance(_Handle):
 
     def info(self) -> GpuInstanceInfo:
         """See `GpuInstance.info`."""
-        found = self._ask("nvmlGpuInstanceGetInfo")
-        gpu = RealGpu(self.binding, found.device)
-        return GpuInstanceInfo(gpu, int(found.id), int(found.profileId), _placement(found.placement))
+        info = self._ask("nvmlGpuInstanceGetInfo")
+        gpu = RealGpu(self.binding, info.device)
+        return GpuInstanceInfo(gpu, int(info.id), int(info.profileId), _placement(info.placement))
 
     def compute_instance_profile(self, kind: ComputeInstanceProfileKind) -> ComputeInstanceProfile:
         """See `GpuInstance.compute_instance_profile`."""
@@ -331,8 +331,8 @@ class RealGpuInstance(_Handle):
 
     def compute_instances(self, profile_id: int) -> list[ComputeInstance]:
         """See `GpuInstance.compute_instances`."""
-        found = self._list("nvmlGpuInstanceGetComputeInstances", self.binding.c_nvmlComputeInstance_t, profile_id)
-        return [RealComputeInstance(self.binding, handle) for handle in found]
+        handles = self._list("nvmlGpuInstanceGetComputeInstances", self.binding.c_nvmlComputeInstance_t, profile_id)
+        return [RealComputeInstance(self.binding, handle) for handle in handles]
 
     def compute_instance(self, instance_id: int) -> RealComputeInstance:
         """See `GpuInstance.compute_instance`."""
@@ -348,13 +348,13 @@ class RealComputeInstance(_Handle):
 
     def info(self) -> ComputeInstanceInfo:
         """See `ComputeInstance.info`."""
-        found = self._ask("nvmlComputeInstanceGetInfo_v2")
+        info = self._ask("nvmlComputeInstanceGetInfo_v2")
         return ComputeInstanceInfo(
-            device=RealMigDevice(self.binding, found.device),
-            gpu_instance=RealGpuInstance(self.binding, found.gpuInstance),
-            id=int(found.id),
-            profile_id=int(found.profileId),
-            placement=_placement(found.placement),
+            device=RealMigDevice(self.binding, info.device),
+            gpu_instance=RealGpuInstance(self.binding, info.gpuInstance),
+            id=int(info.id),
+            profile_id=int(info.profileId),
+            placement=_placement(info.placement),
         )
 
     def destroy(self) -> None:
@@ -362,22 +362,22 @@ class RealComputeInstance(_Handle):
         self._ask("nvmlComputeInstanceDestroy")
 
 
-def _placement(found: Any) -> Placement:
-    return Placement(int(found.start), int(found.size))
+def _placement(placement: Any) -> Placement:
+    return Placement(int(placement.start), int(placement.size))
 
 
 def _text(answer: bytes | str) -> str:
-    """A string of NVML: fields of structures are bytes, most results of functions are str."""
+    """Return a string of NVML as str: fields of structures are bytes, most results of functions are str."""
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
 def _profile_name(name: bytes) -> str:
-    """The name of a profile; drivers put `MIG ` before it."""
+    """Return the name of a profile; drivers put `MIG ` before it."""
     return _text(name).removeprefix("MIG ")
 
 
 def _known(kind: type[_Enum], number: int, otherwise: _Enum) -> _Enum:
-    """The member of `kind` with this number; `otherwise` for a number that only a newer driver knows."""
+    """Return the member of `kind` with this number; `otherwise` for a number that only a newer driver knows."""
     try:
         return kind(number)
     except ValueError:

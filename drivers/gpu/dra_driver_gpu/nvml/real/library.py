@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dra_driver_gpu.nvml.api import Event, Gpu
+from dra_driver_gpu.nvml.api import Gpu, NvmlEvent
 from dra_driver_gpu.nvml.errors import LibraryNotFoundError, TimedOutError
 from dra_driver_gpu.nvml.real.handles import Binding, RealGpu, ask
 from dra_driver_gpu.nvml.values import EventType
@@ -102,13 +102,13 @@ class RealEventSet:
             raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         ask(self._binding, "nvmlDeviceRegisterEvents", gpu.handle, int(types), self._handle)
 
-    def wait(self, timeout_ms: int) -> Event | None:
+    def wait(self, timeout_ms: int) -> NvmlEvent | None:
         """See `EventSet.wait`."""
         try:
             data = ask(self._binding, "nvmlEventSetWait_v2", self._handle, timeout_ms)
         except TimedOutError:
             return None
-        return Event(
+        return NvmlEvent(
             gpu=RealGpu(self._binding, data.device),
             type=EventType(data.eventType),
             data=int(data.eventData),
@@ -122,13 +122,13 @@ class RealEventSet:
 
 
 def find_library(root: Path = Path("/")) -> str:
-    """The path of the library under a driver root; the bare soname if `root` is `/` and has it elsewhere.
+    """Return the path of the library under a driver root; the bare soname if `root` is `/` and has it elsewhere.
 
     Raises LibraryNotFoundError that lists the directories searched.
     """
-    found = host_paths.find_library(root, SONAME)
-    if found is not None:
-        return str(found)
+    path = host_paths.find_library(root, SONAME)
+    if path is not None:
+        return str(path)
     if root == Path("/"):
         return SONAME
     searched = ", ".join(host_paths.LIBRARY_DIRS)
@@ -136,7 +136,7 @@ def find_library(root: Path = Path("/")) -> str:
 
 
 def load(library: str) -> ModuleType:
-    """nvidia-ml-py bound to the library at this path; the same module for the same path.
+    """Bind nvidia-ml-py to the library at this path; the same module for the same path.
 
     Raises LibraryNotFoundError if the package is missing or the library cannot be loaded.
     """

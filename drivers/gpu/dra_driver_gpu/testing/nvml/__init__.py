@@ -1,6 +1,6 @@
 """NVML in memory: GPUs that keep the rules of NVML and MIG, for tests, fixtures and simulated nodes."""
 
-from dra_driver_gpu.testing.nvml.driver import Faults
+from dra_driver_gpu.testing.nvml.driver import NvmlFaults
 from dra_driver_gpu.testing.nvml.fixture import FIXTURE_FILE, read_fixture
 from dra_driver_gpu.testing.nvml.library import MemoryNvml
 from dra_driver_gpu.testing.nvml.models import MODELS, FakeGpu, GpuModel, fake_gpu, model
@@ -10,9 +10,9 @@ __all__ = [
     "FIXTURE_FILE",
     "MODELS",
     "FakeGpu",
-    "Faults",
     "GpuModel",
     "MemoryNvml",
+    "NvmlFaults",
     "ProcessKind",
     "fake_gpu",
     "model",

@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from dra_driver_gpu.nvml.errors import ReturnCode, error_of
 from dra_driver_gpu.nvml.values import EventType
 from dra_driver_gpu.testing.nvml.models import FakeGpu
-from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedCallError
 
 
 @dataclass
@@ -52,11 +52,11 @@ class Fault:
         return self.nth <= -self.times + 1
 
     def error(self, call: str) -> BaseException:
-        """What `call` raises."""
+        """Return what `call` raises."""
         return self.failure if isinstance(self.failure, BaseException) else error_of(call, self.failure)
 
 
-class Faults:
+class NvmlFaults:
     """The failures to come. `calls` lists every call that was made."""
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class Faults:
     def enter(self, call: str) -> BaseException | None:
         """Record a call. Raises if it fails before its effect; returns what it must raise after its effect."""
         self.calls.append(call)
-        due = [each for each in self._faults if each.count(call)]
-        self._faults = [each for each in self._faults if not each.used_up]
+        due = [fault for fault in self._faults if fault.count(call)]
+        self._faults = [fault for fault in self._faults if not fault.used_up]
         if not due:
             return None
         if due[0].after:
@@ -133,7 +133,7 @@ class EventQueue:
     freed: bool = False
 
 
-class Driver:
+class KernelDriver:
     """The kernel's side. Its GPUs outlive every library that is initialized on it."""
 
     def __init__(self, gpus: Iterable[FakeGpu], driver_version: str, cuda_version: int, *, privileged: bool) -> None:
@@ -142,7 +142,7 @@ class Driver:
         self.cuda_version = cuda_version
         self.privileged = privileged
         self.initialized = 0
-        self.faults = Faults()
+        self.faults = NvmlFaults()
         self.queues: list[EventQueue] = []
         self.watchers: list[Callable[[GpuState], None]] = []
         self.changed = threading.Condition(threading.RLock())
@@ -160,7 +160,7 @@ class Driver:
                 raise error_of(name, ReturnCode.NO_PERMISSION)
             try:
                 yield
-            except RefusedError as refused:
+            except RefusedCallError as refused:
                 raise error_of(name, refused.code) from None
             if changes and gpu is not None:
                 for watcher in self.watchers:
@@ -181,7 +181,7 @@ class Bound(Protocol):
     """A handle to something on one GPU of a driver."""
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> KernelDriver:
         """The driver."""
 
     @property

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing.nvml.library import MemoryNvml
 from dra_driver_gpu.testing.nvml.models import FakeGpu, fake_gpu
-from dra_driver_gpu.testing.nvml.state import GpuState, RefusedError
+from dra_driver_gpu.testing.nvml.state import GpuState, RefusedCallError
 from dra_sdk import SettingsError
 
 FIXTURE_FILE: Final = "nvml.yaml"
@@ -62,7 +62,7 @@ class _Fixture(_Strict):
 
 
 def read_fixture(path: Path) -> MemoryNvml:
-    """The NVML that this file describes, not yet initialized.
+    """Return the NVML that this file describes, not yet initialized.
 
     Raises SettingsError with the file, the field and what is wrong.
     """
@@ -91,9 +91,9 @@ def _read(path: Path) -> _Fixture:
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
-    for one in error.errors():
-        field = ".".join(map(str, one["loc"])) or "the document"
-        yield f"{field}: {one['msg']}"
+    for problem in error.errors():
+        field = ".".join(map(str, problem["loc"])) or "the document"
+        yield f"{field}: {problem['msg']}"
 
 
 def _gpu(entry: _Gpu, minor: int) -> FakeGpu:
@@ -114,10 +114,10 @@ def _create(state: GpuState, wanted: _Instance) -> None:
     row = rows[wanted.profile]
     try:
         instance = state.create(row.id, Placement(wanted.start, row.size))
-        by_slices = {one.slices: one for one in reversed(instance.profiles)}
+        by_slices = {profile.slices: profile for profile in reversed(instance.profiles)}
         for slices in wanted.compute or (row.slices,):
             if slices not in by_slices:
                 raise SettingsError(f"{where}: no compute instance of {slices} slices; there are {sorted(by_slices)}")
             state.create_compute(instance, by_slices[slices].id)
-    except RefusedError as refused:
+    except RefusedCallError as refused:
         raise SettingsError(f"{where} cannot be created: {refused.code.name}") from None

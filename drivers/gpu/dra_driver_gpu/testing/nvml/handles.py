@@ -28,21 +28,21 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
 )
-from dra_driver_gpu.testing.nvml.driver import Driver, nvml_call
+from dra_driver_gpu.testing.nvml.driver import KernelDriver, nvml_call
 from dra_driver_gpu.testing.nvml.models import gpu_instance_profile
 from dra_driver_gpu.testing.nvml.state import (
     ComputeInstanceState,
     GpuInstanceState,
     GpuState,
     ProcessKind,
-    RefusedError,
+    RefusedCallError,
     compute_profile,
 )
 
@@ -57,7 +57,7 @@ class MemoryGpu:
     state: the GPU.
     """
 
-    driver: Driver
+    driver: KernelDriver
     state: GpuState
 
     def __eq__(self, other: object) -> bool:
@@ -100,7 +100,7 @@ class MemoryGpu:
     def memory(self) -> MemoryInfo:
         """See `Gpu.memory`."""
         if self.state.gpu.model.memory_mib is None:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         total, used = self.state.gpu.model.memory_mib * _MIB, self.state.used_bytes
         return MemoryInfo(total, total - used, used)
 
@@ -121,7 +121,7 @@ class MemoryGpu:
     def addressing_mode(self) -> AddressingMode:
         """See `Gpu.addressing_mode`."""
         if self.state.gpu.model.addressing_mode is None:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         return self.state.gpu.model.addressing_mode
 
     @nvml_call("nvmlDeviceGetModuleId")
@@ -156,37 +156,37 @@ class MemoryGpu:
         """See `Gpu.set_persistence_mode`."""
         self.state.persistence = on
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[GpuProcess]:
         """See `Gpu.processes`."""
         return merge_processes(self._compute, self._graphics, self._mps)
 
     @nvml_call("nvmlDeviceGetComputeRunningProcesses_v3")
-    def _compute(self) -> list[Process]:
+    def _compute(self) -> list[GpuProcess]:
         return self._processes(ProcessKind.COMPUTE)
 
     @nvml_call("nvmlDeviceGetGraphicsRunningProcesses_v3")
-    def _graphics(self) -> list[Process]:
+    def _graphics(self) -> list[GpuProcess]:
         return self._processes(ProcessKind.GRAPHICS)
 
     @nvml_call("nvmlDeviceGetMPSComputeRunningProcesses_v3")
-    def _mps(self) -> list[Process]:
+    def _mps(self) -> list[GpuProcess]:
         return self._processes(ProcessKind.MPS)
 
-    def _processes(self, kind: ProcessKind) -> list[Process]:
-        return [process for each, process in self.state.processes if each is kind]
+    def _processes(self, kind: ProcessKind) -> list[GpuProcess]:
+        return [process for process_kind, process in self.state.processes if process_kind is kind]
 
     @nvml_call("nvmlDeviceGetTotalEccErrors")
     def ecc_errors(self, kind: EccKind, counter: EccCounter) -> int:
         """See `Gpu.ecc_errors`."""
         if not self.state.gpu.ecc:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         return self.state.ecc.get((kind, counter), 0)
 
     @nvml_call("nvmlDeviceGetRemappedRows")
     def remapped_rows(self) -> RemappedRows:
         """See `Gpu.remapped_rows`."""
         if self.state.gpu.model.architecture < Architecture.AMPERE or self.state.instances:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         return self.state.rows
 
     @nvml_call("nvmlDeviceGetFieldValues")
@@ -203,7 +203,7 @@ class MemoryGpu:
     def mig_mode(self) -> MigMode:
         """See `Gpu.mig_mode`."""
         if not self.state.gpu.model.mig:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         return self.state.mig
 
     @nvml_call("nvmlDeviceSetMigMode", changes=True)
@@ -223,7 +223,7 @@ class MemoryGpu:
         for instance, compute in self.state.devices():
             if compute.index == index:
                 return MemoryMigDevice(self, instance, compute)
-        raise RefusedError(ReturnCode.NOT_FOUND)
+        raise RefusedCallError(ReturnCode.NOT_FOUND)
 
     @nvml_call("nvmlDeviceGetGpuInstanceProfileInfoV")
     def gpu_instance_profile(self, kind: GpuInstanceProfileKind) -> GpuInstanceProfile:
@@ -231,7 +231,7 @@ class MemoryGpu:
         for row in self.state.gpu.model.mig:
             if row.kind == kind:
                 return gpu_instance_profile(row)
-        raise RefusedError(ReturnCode.NOT_SUPPORTED)
+        raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     @nvml_call("nvmlDeviceGetGpuInstancePossiblePlacements_v2")
     def possible_placements(self, profile_id: int) -> list[Placement]:
@@ -249,14 +249,14 @@ class MemoryGpu:
         """See `Gpu.gpu_instances`."""
         self.state.require_mig()
         row = self.state.row(profile_id)
-        return [MemoryGpuInstance(self, each) for each in self.state.instances.values() if each.row is row]
+        return [MemoryGpuInstance(self, instance) for instance in self.state.instances.values() if instance.row is row]
 
     @nvml_call("nvmlDeviceGetGpuInstanceById", changes=True)
     def gpu_instance(self, instance_id: int) -> MemoryGpuInstance:
         """See `Gpu.gpu_instance`."""
         self.state.require_mig()
         if instance_id not in self.state.instances:
-            raise RefusedError(ReturnCode.NOT_FOUND)
+            raise RefusedCallError(ReturnCode.NOT_FOUND)
         return MemoryGpuInstance(self, self.state.instances[instance_id])
 
 
@@ -268,7 +268,7 @@ class _PartOfGpu:
     instance: GpuInstanceState
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> KernelDriver:
         """The kernel driver."""
         return self.gpu.driver
 
@@ -301,7 +301,7 @@ class MemoryGpuInstance(_PartOfGpu):
         for profile in self.instance.profiles:
             if profile.kind == kind:
                 return profile
-        raise RefusedError(ReturnCode.NOT_SUPPORTED)
+        raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     @nvml_call("nvmlGpuInstanceCreateComputeInstance", changes=True)
     def create_compute_instance(self, profile_id: int) -> MemoryComputeInstance:
@@ -315,15 +315,15 @@ class MemoryGpuInstance(_PartOfGpu):
         """See `GpuInstance.compute_instances`."""
         self._require_alive()
         profile = compute_profile(self.instance, profile_id)
-        found = [each for each in self.instance.compute_instances.values() if each.profile == profile]
-        return [MemoryComputeInstance(self.gpu, self.instance, each) for each in found]
+        instances = [instance for instance in self.instance.compute_instances.values() if instance.profile == profile]
+        return [MemoryComputeInstance(self.gpu, self.instance, instance) for instance in instances]
 
     @nvml_call("nvmlGpuInstanceGetComputeInstanceById", changes=True)
     def compute_instance(self, instance_id: int) -> MemoryComputeInstance:
         """See `GpuInstance.compute_instance`."""
         self._require_alive()
         if instance_id not in self.instance.compute_instances:
-            raise RefusedError(ReturnCode.NOT_FOUND)
+            raise RefusedCallError(ReturnCode.NOT_FOUND)
         return MemoryComputeInstance(self.gpu, self.instance, self.instance.compute_instances[instance_id])
 
     @nvml_call("nvmlGpuInstanceDestroy", changes=True)
@@ -334,7 +334,7 @@ class MemoryGpuInstance(_PartOfGpu):
 
     def _require_alive(self) -> None:
         if self.state.instances.get(self.instance.id) is not self.instance:
-            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedCallError(ReturnCode.INVALID_ARGUMENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +352,7 @@ class _PartOfGpuInstance(_PartOfGpu):
     def _require_alive(self) -> None:
         instance = self.state.instances.get(self.instance.id)
         if instance is not self.instance or instance.compute_instances.get(self.compute.id) is not self.compute:
-            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedCallError(ReturnCode.INVALID_ARGUMENT)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,21 +15,21 @@ import time
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 
-from dra_driver_gpu.nvml.api import Event, Gpu
+from dra_driver_gpu.nvml.api import Gpu, NvmlEvent
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
     EccCounter,
     EccKind,
     EventType,
-    Process,
+    GpuProcess,
     RecoveryAction,
     RemappedRows,
 )
-from dra_driver_gpu.testing.nvml.driver import Driver, EventQueue, Faults, QueuedEvent
+from dra_driver_gpu.testing.nvml.driver import EventQueue, KernelDriver, NvmlFaults, QueuedEvent
 from dra_driver_gpu.testing.nvml.handles import MemoryGpu
 from dra_driver_gpu.testing.nvml.models import FakeGpu
-from dra_driver_gpu.testing.nvml.state import GpuState, ProcessKind, RefusedError
+from dra_driver_gpu.testing.nvml.state import GpuState, ProcessKind, RefusedCallError
 
 
 class MemoryNvml:
@@ -44,10 +44,10 @@ class MemoryNvml:
         privileged: bool = True,
     ) -> None:
         self.gpus = tuple(gpus)
-        self._driver = Driver(self.gpus, driver_version, cuda_version, privileged=privileged)
+        self._driver = KernelDriver(self.gpus, driver_version, cuda_version, privileged=privileged)
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> NvmlFaults:
         """The failures to come, and every call that was made."""
         return self._driver.faults
 
@@ -89,20 +89,20 @@ class MemoryNvml:
     def device_by_index(self, index: int) -> MemoryGpu:
         """See `Nvml.device_by_index`."""
         with self._driver.call("nvmlDeviceGetHandleByIndex_v2"):
-            found = list(self._driver.gpus.values())[index : index + 1]
-            return self._handle(found, ReturnCode.INVALID_ARGUMENT)
+            states = list(self._driver.gpus.values())[index : index + 1]
+            return self._handle(states, ReturnCode.INVALID_ARGUMENT)
 
     def device_by_uuid(self, uuid: str) -> MemoryGpu:
         """See `Nvml.device_by_uuid`."""
         with self._driver.call("nvmlDeviceGetHandleByUUID"):
-            return self._handle([one for one in self._driver.gpus.values() if one.gpu.uuid == uuid])
+            return self._handle([state for state in self._driver.gpus.values() if state.gpu.uuid == uuid])
 
     def device_by_pci_address(self, address: str) -> MemoryGpu:
         """See `Nvml.device_by_pci_address`."""
         with self._driver.call("nvmlDeviceGetHandleByPciBusId_v2"):
             wanted = _pci_numbers(address)
             return self._handle(
-                [one for one in self._driver.gpus.values() if _pci_numbers(one.gpu.pci_address) == wanted]
+                [state for state in self._driver.gpus.values() if _pci_numbers(state.gpu.pci_address) == wanted]
             )
 
     def create_event_set(self) -> MemoryEventSet:
@@ -112,12 +112,12 @@ class MemoryNvml:
             self._driver.queues.append(queue)
             return MemoryEventSet(self._driver, queue)
 
-    def _handle(self, found: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
-        if not found:
-            raise RefusedError(otherwise)
-        if found[0].lost:
-            raise RefusedError(ReturnCode.GPU_IS_LOST)
-        return MemoryGpu(self._driver, found[0])
+    def _handle(self, states: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
+        if not states:
+            raise RefusedCallError(otherwise)
+        if states[0].lost:
+            raise RefusedCallError(ReturnCode.GPU_IS_LOST)
+        return MemoryGpu(self._driver, states[0])
 
     # What a test does to the GPUs.
 
@@ -134,11 +134,11 @@ class MemoryNvml:
         self.faults.fail(call, failure, nth=nth, times=times, after=after)
 
     def state(self, uuid: str) -> GpuState:
-        """The state of a GPU, to be read or set."""
+        """Return the state of a GPU, to be read or set."""
         return self._driver.gpus[uuid]
 
     def states(self) -> dict[str, GpuState]:
-        """A copy of the state of each GPU that the kernel driver has, by UUID."""
+        """Return a copy of the state of each GPU that the kernel driver has, by UUID."""
         with self._driver.changed:
             return deepcopy(self._driver.gpus)
 
@@ -158,14 +158,14 @@ class MemoryNvml:
     ) -> None:
         """Start a process on a GPU, or on one of its MIG devices."""
         with self._driver.changed:
-            process = Process(pid, used_bytes, gpu_instance_id, compute_instance_id)
+            process = GpuProcess(pid, used_bytes, gpu_instance_id, compute_instance_id)
             self.state(uuid).processes.append((kind, process))
 
     def end_process(self, pid: int) -> None:
         """End a process on every GPU."""
         with self._driver.changed:
             for state in self._driver.gpus.values():
-                state.processes = [one for one in state.processes if one[1].pid != pid]
+                state.processes = [(kind, process) for kind, process in state.processes if process.pid != pid]
 
     def inject_event(
         self,
@@ -222,7 +222,7 @@ class MemoryNvml:
 class MemoryEventSet:
     """The `EventSet` protocol in memory."""
 
-    def __init__(self, driver: Driver, queue: EventQueue) -> None:
+    def __init__(self, driver: KernelDriver, queue: EventQueue) -> None:
         self._driver = driver
         self._queue = queue
 
@@ -233,11 +233,11 @@ class MemoryEventSet:
         with self._driver.call("nvmlDeviceRegisterEvents", gpu.state):
             self._require_valid()
             if types & ~gpu.state.supported_events:
-                raise RefusedError(ReturnCode.NOT_SUPPORTED)
+                raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
             registered = self._queue.registered
             registered[gpu.state.gpu.uuid] = registered.get(gpu.state.gpu.uuid, EventType(0)) | types
 
-    def wait(self, timeout_ms: int) -> Event | None:
+    def wait(self, timeout_ms: int) -> NvmlEvent | None:
         """See `EventSet.wait`."""
         with self._driver.call("nvmlEventSetWait_v2"):
             self._require_valid()
@@ -248,7 +248,7 @@ class MemoryEventSet:
             if self._queue.waiting:
                 return self._event(self._queue.waiting.popleft())
             if self._lost():
-                raise RefusedError(ReturnCode.GPU_IS_LOST)
+                raise RefusedCallError(ReturnCode.GPU_IS_LOST)
             return None
 
     def free(self) -> None:
@@ -261,13 +261,13 @@ class MemoryEventSet:
 
     def _require_valid(self) -> None:
         if self._queue.freed:
-            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedCallError(ReturnCode.INVALID_ARGUMENT)
 
     def _lost(self) -> bool:
         return any(uuid in self._driver.gpus and self._driver.gpus[uuid].lost for uuid in self._queue.registered)
 
-    def _event(self, queued: QueuedEvent) -> Event:
-        return Event(
+    def _event(self, queued: QueuedEvent) -> NvmlEvent:
+        return NvmlEvent(
             gpu=MemoryGpu(self._driver, self._driver.gpus[queued.gpu_uuid]),
             type=queued.type,
             data=queued.data,
@@ -277,8 +277,8 @@ class MemoryEventSet:
 
 
 def _pci_numbers(address: str) -> tuple[int, ...]:
-    """Domain, bus and device of an address in either spelling; INVALID_ARGUMENT for anything else."""
+    """Parse domain, bus and device of an address in either spelling; INVALID_ARGUMENT for anything else."""
     try:
         return tuple(int(part, 16) for part in address.split(".", maxsplit=1)[0].split(":"))
     except ValueError:
-        raise RefusedError(ReturnCode.INVALID_ARGUMENT) from None
+        raise RefusedCallError(ReturnCode.INVALID_ARGUMENT) from None

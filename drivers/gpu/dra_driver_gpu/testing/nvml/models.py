@@ -263,7 +263,7 @@ MODELS: Final = {
 
 
 def model(name: str) -> GpuModel:
-    """The model with this name, such as `A100-40GB`. Raises SettingsError that lists the names."""
+    """Return the model with this name, such as `A100-40GB`. Raises SettingsError that lists the names."""
     try:
         return MODELS[name]
     except KeyError:
@@ -300,7 +300,7 @@ class FakeGpu:
 
 
 def fake_gpu(model_name: str, minor: int = 0, *, mig: bool = False, guest: bool = False, ecc: bool = True) -> FakeGpu:
-    """A GPU of the model with this name; UUID and PCI address follow from its minor number.
+    """Return a GPU of the model with this name; UUID and PCI address follow from its minor number.
 
     Minor 0 is at 0000:10:00.0, 1 at 0000:11:00.0 and so on. Raises SettingsError for an unknown model.
     """
@@ -316,7 +316,7 @@ def fake_gpu(model_name: str, minor: int = 0, *, mig: bool = False, guest: bool 
 
 
 def gpu_instance_profile(row: MigRow) -> GpuInstanceProfile:
-    """A profile as NVML reports it."""
+    """Return a profile as NVML reports it."""
     copy, decoder, encoder, jpeg, ofa = row.engines
     return GpuInstanceProfile(
         kind=row.kind,
@@ -335,18 +335,18 @@ def gpu_instance_profile(row: MigRow) -> GpuInstanceProfile:
 
 
 def compute_instance_profiles(gpu: GpuModel, row: MigRow) -> tuple[ComputeInstanceProfile, ...]:
-    """The compute instance profiles of a GPU instance: all sizes up to its own, except three of four slices.
+    """Return the compute instance profiles of a GPU instance: all sizes up to its own, except three of four slices.
 
     A smaller one has the multiprocessors of as many one-slice instances, the largest all of the GPU instance's.
     """
-    found = [
+    profiles = [
         _compute_profile(gpu, row, slices, kind)
         for slices, kind in _COMPUTE_KINDS.items()
         if slices == row.slices or (slices < row.slices and (slices, row.slices) != (3, 4))
     ]
-    if gpu.nvl_profile and found[-1].kind is ComputeInstanceProfileKind.SLICE_7:
-        found.append(_compute_profile(gpu, row, row.slices, ComputeInstanceProfileKind.SLICE_7_NVL))
-    return tuple(found)
+    if gpu.nvl_profile and profiles[-1].kind is ComputeInstanceProfileKind.SLICE_7:
+        profiles.append(_compute_profile(gpu, row, row.slices, ComputeInstanceProfileKind.SLICE_7_NVL))
+    return tuple(profiles)
 
 
 def _compute_profile(

@@ -1,6 +1,6 @@
 """The state of one GPU in memory, and the rules of MIG on it. Pure: no locks, no handles, no faults.
 
-What NVML would refuse raises `RefusedError` with NVML's return code; the caller adds the function that was called.
+What NVML would refuse raises `RefusedCallError` with NVML's return code; the caller adds the function that was called.
 Sources: the MIG user guide for placements and sharing, nvml.h for the return codes.
 """
 
@@ -19,7 +19,7 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    Process,
+    GpuProcess,
     RecoveryAction,
     RemappedRows,
 )
@@ -30,7 +30,7 @@ _NO_ROWS = RemappedRows(0, 0, pending=False, failed=False)
 _ALWAYS = EventType.XID_CRITICAL_ERROR | EventType.PSTATE | EventType.CLOCK | EventType.POWER_SOURCE_CHANGE
 
 
-class RefusedError(Exception):
+class RefusedCallError(Exception):
     """NVML answers with this return code. It never leaves the package: it becomes the NvmlError of the call."""
 
     def __init__(self, code: ReturnCode) -> None:
@@ -106,12 +106,12 @@ class GpuState:
     recovery_action: RecoveryAction = RecoveryAction.NONE
     rows: RemappedRows = _NO_ROWS
     ecc: dict[tuple[EccKind, EccCounter], int] = field(default_factory=dict)
-    processes: list[tuple[ProcessKind, Process]] = field(default_factory=list)
+    processes: list[tuple[ProcessKind, GpuProcess]] = field(default_factory=list)
     instances: dict[int, GpuInstanceState] = field(default_factory=dict)
 
     @classmethod
     def of(cls, gpu: FakeGpu) -> GpuState:
-        """A GPU just after the node has booted."""
+        """Return a GPU just after the node has booted."""
         return cls(gpu=gpu, mig=MigMode(gpu.mig, gpu.mig))
 
     @property
@@ -129,26 +129,26 @@ class GpuState:
     def require_mig(self) -> None:
         """NOT_SUPPORTED if MIG is off or missing."""
         if not self.mig.current:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     def require_mig_off(self) -> None:
         """NOT_SUPPORTED if MIG is on: NVML then takes compute modes of MIG devices only."""
         if self.mig.current:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
     def set_mig(self, on: bool) -> None:
         """Turn MIG on or off; what a reset would change becomes the pending mode."""
         if not self.gpu.model.mig:
-            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+            raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
         resettable = self.gpu.model.toggles_live or not self.gpu.guest
         if not self.gpu.model.toggles_live:
             self.mig = MigMode(self.mig.current, on)
         if on == self.mig.current:
             self.mig = MigMode(on, on)
         elif self.processes or self.instances:
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         elif not resettable:
-            raise RefusedError(ReturnCode.RESET_REQUIRED)
+            raise RefusedCallError(ReturnCode.RESET_REQUIRED)
         else:
             self.mig = MigMode(on, on)
 
@@ -165,28 +165,28 @@ class GpuState:
     # GPU instances
 
     def row(self, profile_id: int, otherwise: ReturnCode = ReturnCode.INVALID_ARGUMENT) -> MigRow:
-        """The profile with this id; answers `otherwise` if the GPU has none."""
-        for one in self.gpu.model.mig:
-            if one.id == profile_id:
-                return one
-        raise RefusedError(otherwise)
+        """Return the profile with this id; answers `otherwise` if the GPU has none."""
+        for row in self.gpu.model.mig:
+            if row.id == profile_id:
+                return row
+        raise RefusedCallError(otherwise)
 
     def create(self, profile_id: int, placement: Placement | None) -> GpuInstanceState:
         """Create a GPU instance at `placement`, or at the last free one, which is the driver's choice."""
         self.require_mig()
         row = self.row(profile_id)
         if placement is not None and placement not in row.placements:
-            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedCallError(ReturnCode.INVALID_ARGUMENT)
         wanted = row.placements[::-1] if placement is None else (placement,)
-        for one in wanted:
-            if self._fits(row, one):
-                return self._add(row, one)
-        raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
+        for candidate in wanted:
+            if self._fits(row, candidate):
+                return self._add(row, candidate)
+        raise RefusedCallError(ReturnCode.INSUFFICIENT_RESOURCES)
 
     def destroy(self, instance: GpuInstanceState) -> None:
         """Remove a GPU instance; IN_USE while it has compute instances or processes."""
         if instance.compute_instances or self._runs(instance.id, None):
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         del self.instances[instance.id]
 
     def _add(self, row: MigRow, placement: Placement) -> GpuInstanceState:
@@ -196,7 +196,7 @@ class GpuState:
         return state
 
     def _instance_id(self, placement: Placement) -> int:
-        """The whole GPU is 0, its halves are 1 and 2, its quarters 3 to 6, its eighths 7 and more."""
+        """Return the whole GPU is 0, its halves are 1 and 2, its quarters 3 to 6, its eighths 7 and more."""
         parts = self.gpu.model.memory_slices // placement.size
         return parts - 1 + placement.start // placement.size
 
@@ -206,7 +206,7 @@ class GpuState:
             return False
         if sum(other.row is row for other in taken) >= row.instances:
             return False
-        whole = _demand(max(self.gpu.model.mig, key=lambda one: one.slices))
+        whole = _demand(max(self.gpu.model.mig, key=lambda row: row.slices))
         rows = [row, *(other.row for other in taken)]
         return all(sum(parts) <= limit for limit, *parts in zip(whole, *map(_demand, rows), strict=True))
 
@@ -217,14 +217,14 @@ class GpuState:
         profile = compute_profile(instance, profile_id)
         placement = _free_slices(instance, profile.slices)
         if placement is None:
-            raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
+            raise RefusedCallError(ReturnCode.INSUFFICIENT_RESOURCES)
         compute_id = _lowest_free(instance.compute_instances)
         name = f"{self.gpu.uuid}/{instance.id}/{compute_id}"
         state = ComputeInstanceState(
             id=compute_id,
             profile=profile,
             placement=placement,
-            index=_lowest_free({one.index for _, one in self.devices()}),
+            index=_lowest_free({device.index for _, device in self.devices()}),
             uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}",
         )
         instance.compute_instances[compute_id] = state
@@ -233,11 +233,11 @@ class GpuState:
     def destroy_compute(self, instance: GpuInstanceState, compute: ComputeInstanceState) -> None:
         """Remove a compute instance; IN_USE while a process runs on it."""
         if self._runs(instance.id, compute.id):
-            raise RefusedError(ReturnCode.IN_USE)
+            raise RefusedCallError(ReturnCode.IN_USE)
         del instance.compute_instances[compute.id]
 
     def devices(self) -> list[tuple[GpuInstanceState, ComputeInstanceState]]:
-        """The MIG devices, each with its GPU instance."""
+        """Return the MIG devices, each with its GPU instance."""
         return [
             (instance, compute)
             for instance in self.instances.values()
@@ -257,20 +257,20 @@ class GpuState:
 
 
 def compute_profile(instance: GpuInstanceState, profile_id: int) -> ComputeInstanceProfile:
-    """The compute instance profile with this id; NOT_SUPPORTED if the GPU instance has none."""
-    for one in instance.profiles:
-        if one.id == profile_id:
-            return one
-    raise RefusedError(ReturnCode.NOT_SUPPORTED)
+    """Return the compute instance profile with this id; NOT_SUPPORTED if the GPU instance has none."""
+    for profile in instance.profiles:
+        if profile.id == profile_id:
+            return profile
+    raise RefusedCallError(ReturnCode.NOT_SUPPORTED)
 
 
 def _demand(row: MigRow) -> tuple[int, ...]:
-    """What a GPU instance takes of the GPU."""
+    """Return what a GPU instance takes of the GPU."""
     return (row.slices, row.multiprocessors, row.memory_mib, *row.engines)
 
 
 def _free_slices(instance: GpuInstanceState, size: int) -> Placement | None:
-    taken = [one.placement for one in instance.compute_instances.values()]
+    taken = [compute.placement for compute in instance.compute_instances.values()]
     for start in range(instance.row.slices - size + 1):
         wanted = Placement(start, size)
         if not any(wanted.overlaps(other) for other in taken):

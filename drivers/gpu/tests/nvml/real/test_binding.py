@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 from dra_driver_gpu.nvml import api, errors
-from dra_driver_gpu.nvml.api import ComputeInstanceInfo, Event, GpuInstanceInfo
+from dra_driver_gpu.nvml.api import ComputeInstanceInfo, GpuInstanceInfo, NvmlEvent
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfile,
@@ -34,9 +34,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -125,8 +125,8 @@ def _share(name: str) -> ComputeInstanceProfile:
     )
 
 
-_GPU_PROFILE = numbers(*(WORD + each for each in range(9)), LONG + 9, 1, text=_MIG_NAME)
-_COMPUTE_PROFILE = numbers(*(WORD + each for each in range(9)), text=_MIG_NAME)
+_GPU_PROFILE = numbers(*(WORD + word for word in range(9)), LONG + 9, 1, text=_MIG_NAME)
+_COMPUTE_PROFILE = numbers(*(WORD + word for word in range(9)), text=_MIG_NAME)
 _PROCESSES = "nvmlDeviceGet{}RunningProcesses_v3"
 _PLACEMENTS = "nvmlDeviceGetGpuInstancePossiblePlacements_v2"
 _NAME = "n" * 95  # the longest that fits, and so the longest that NVML gives
@@ -195,7 +195,7 @@ LIBRARY = [
         lambda t: t.events.wait(4_000_000_000),
         ("nvmlEventSetWait_v2", EVENTS, 4_000_000_000),
         numbers(GPU, 0x8, LONG + 1, WORD + 2, WORD + 3),
-        lambda t: Event(t.gpu, EventType.XID_CRITICAL_ERROR, LONG + 1, WORD + 2, WORD + 3),
+        lambda t: NvmlEvent(t.gpu, EventType.XID_CRITICAL_ERROR, LONG + 1, WORD + 2, WORD + 3),
     ),
 ]
 GPUS = [
@@ -298,13 +298,13 @@ GPUS = [
         "Gpu.processes",
         lambda t: t.gpu.processes(),
         # each list is read once for its length, and once more if it is not empty
-        [(_PROCESSES.format(each), GPU) for each in ("Compute", "Compute", "Graphics", "MPSCompute", "MPSCompute")],
+        [(_PROCESSES.format(name), GPU) for name in ("Compute", "Compute", "Graphics", "MPSCompute", "MPSCompute")],
         {
             _PROCESSES.format("Compute"): numbers(WORD, LONG, WORD + 1, WORD + 2, 11, (1 << 64) - 1, 3, 4),
             _PROCESSES.format("Graphics"): numbers(),
             _PROCESSES.format("MPSCompute"): numbers(12, 1, 2, 3),
         },
-        [Process(WORD, LONG, WORD + 1, WORD + 2), Process(11, None, 3, 4), Process(12, 1, 2, 3)],
+        [GpuProcess(WORD, LONG, WORD + 1, WORD + 2), GpuProcess(11, None, 3, 4), GpuProcess(12, 1, 2, 3)],
     ),
     one(
         "Gpu.ecc_errors",
@@ -434,7 +434,7 @@ MIGS = [
         "MigDevice.attributes",
         lambda t: t.mig.attributes(),
         ("nvmlDeviceGetAttributes_v2", MIG),
-        numbers(*(WORD + each for each in range(8)), LONG),
+        numbers(*(WORD + word for word in range(8)), LONG),
         MigAttributes(
             multiprocessors=WORD,
             shared_copy_engines=WORD + 1,
@@ -535,8 +535,8 @@ def test_a_method_reads_each_field_of_its_answer(
 ) -> None:
     made = make_things(golden, old_library if case.old else stub_library)
     golden.answers = case.answers
-    found = case.ask(made)
-    assert found == (case.expected(made) if callable(case.expected) else case.expected)
+    answer = case.ask(made)
+    assert answer == (case.expected(made) if callable(case.expected) else case.expected)
     assert golden.calls == case.calls
 
 
@@ -549,7 +549,7 @@ def methods() -> Iterator[str]:
 
 
 def test_each_method_has_a_case() -> None:
-    assert {each.of for each in CASES} == set(methods())
+    assert {case.of for case in CASES} == set(methods())
 
 
 def test_each_function_of_the_stub_is_called_by_a_case(stub_library: Path) -> None:
@@ -564,18 +564,18 @@ def test_a_function_that_fails_raises_its_return_code(
 ) -> None:
     made = make_things(golden, old_library if case.old else stub_library)
     golden.answers = {call[0]: Answer(code=ReturnCode.GPU_IS_LOST) for call in case.calls}
-    with pytest.raises(errors.GpuIsLostError) as found:
+    with pytest.raises(errors.GpuIsLostError) as raised:
         case.ask(made)
-    assert found.value.call == (golden.calls[-1][0] if case.old else case.calls[0][0])
+    assert raised.value.call == (golden.calls[-1][0] if case.old else case.calls[0][0])
 
 
 @pytest.mark.parametrize("code", [*(code for code in ReturnCode if code is not ReturnCode.SUCCESS), 12345])
 def test_each_return_code_is_an_error_of_its_class(things: Things, golden: GoldenAnswers, code: int) -> None:
     golden.answers["nvmlDeviceGetName"] = Answer(code=code)
-    with pytest.raises(errors.NvmlError) as found:
+    with pytest.raises(errors.NvmlError) as raised:
         things.gpu.name()
     wanted = errors.error_of("nvmlDeviceGetName", code)
-    assert (type(found.value), found.value.code, str(found.value)) == (type(wanted), code, str(wanted))
+    assert (type(raised.value), raised.value.code, str(raised.value)) == (type(wanted), code, str(wanted))
 
 
 def test_what_a_new_driver_has_and_an_old_one_lacks_is_not_found(golden: GoldenAnswers, old_library: Path) -> None:
@@ -585,9 +585,9 @@ def test_what_a_new_driver_has_and_an_old_one_lacks_is_not_found(golden: GoldenA
 
 def test_a_mig_mode_that_is_not_activated_raises_the_activation_status(things: Things, golden: GoldenAnswers) -> None:
     golden.answers["nvmlDeviceSetMigMode"] = numbers(ReturnCode.IN_USE)
-    with pytest.raises(errors.InUseError) as found:
+    with pytest.raises(errors.InUseError) as raised:
         things.gpu.set_mig_mode(on=True)
-    assert found.value.call == "nvmlDeviceSetMigMode"
+    assert raised.value.call == "nvmlDeviceSetMigMode"
 
 
 def test_a_field_that_the_driver_lacks_is_not_supported(things: Things, golden: GoldenAnswers) -> None:
@@ -602,7 +602,7 @@ def test_a_list_of_processes_that_is_not_kept_counts_as_empty(things: Things, go
         _PROCESSES.format("Graphics"): Answer(code=ReturnCode.NOT_SUPPORTED),
         _PROCESSES.format("MPSCompute"): numbers(),
     }
-    assert [each.pid for each in things.gpu.processes()] == [10]
+    assert [process.pid for process in things.gpu.processes()] == [10]
 
 
 def test_waiting_without_an_event_ends_with_none(things: Things, golden: GoldenAnswers) -> None:

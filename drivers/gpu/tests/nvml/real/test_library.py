@@ -74,9 +74,9 @@ def test_without_kernel_driver_init_fails(monkeypatch, stub_library):
 def test_a_gpu_of_a_driver_from_before_mig_is_read(memory, old_functions, tmp_path):
     nvml = RealNvml(library=build_stub(tmp_path, without=[*old_functions, *_NOT_BEFORE_MIG]))
     nvml.init()
-    found = read_inventory(nvml, Host(tmp_path))
-    assert not found.errors
-    [gpu] = found.gpus
+    inventory = read_inventory(nvml, Host(tmp_path))
+    assert not inventory.errors
+    [gpu] = inventory.gpus
     assert (gpu.memory_bytes, gpu.mig, gpu.profiles, gpu.cuda_version) == (40960 << 20, False, (), None)
     assert read(gpu.uuid, nvml.device_by_index(0), queries.OptionalQueries()).action is RecoveryAction.NONE
     nvml.shutdown()
@@ -193,9 +193,9 @@ def test_a_loop_of_links_and_a_directory_are_no_library(tmp_path):
 def test_a_missing_library_is_reported_with_the_directories_searched(tmp_path):
     with pytest.raises(
         errors.LibraryNotFoundError, match=rf"no {SONAME} under driver root {tmp_path} \(searched usr/lib64, "
-    ) as found:
+    ) as raised:
         find_library(tmp_path)
-    assert found.value.code == 12
+    assert raised.value.code == 12
 
 
 def test_a_file_that_is_no_library_is_reported(tmp_path):

@@ -36,9 +36,9 @@ def test_the_nth_call_of_any_function_fails(nvml):
     gpu = nvml.device_by_index(0)
     nvml.faults.fail_call(2, ReturnCode.IN_USE)
     gpu.uuid()
-    with pytest.raises(InUseError) as found:
+    with pytest.raises(InUseError) as raised:
         gpu.name()
-    assert found.value.call == "nvmlDeviceGetName"
+    assert raised.value.call == "nvmlDeviceGetName"
     assert gpu.name() == "NVIDIA A100-SXM4-40GB"
 
 

@@ -21,8 +21,10 @@ def test_events_come_in_order_with_all_their_fields(make_nvml):
     nvml.inject_event(nvml.gpus[1].uuid, _XID, 79)
     nvml.inject_event(nvml.gpus[0].uuid, EventType.DOUBLE_BIT_ECC_ERROR)
     nvml.inject_event(nvml.gpus[0].uuid, _XID, 31, gpu_instance_id=7, compute_instance_id=0)
-    found = [events.wait(_SOON_MS) for _ in range(3)]
-    assert [(one.gpu, one.type, one.data, one.gpu_instance_id, one.compute_instance_id) for one in found] == [
+    seen = [events.wait(_SOON_MS) for _ in range(3)]
+    assert [
+        (event.gpu, event.type, event.data, event.gpu_instance_id, event.compute_instance_id) for event in seen
+    ] == [
         (nvml.device_by_index(1), _XID, 79, WHOLE_GPU, WHOLE_GPU),
         (nvml.device_by_index(0), EventType.DOUBLE_BIT_ECC_ERROR, 0, WHOLE_GPU, WHOLE_GPU),
         (nvml.device_by_index(0), _XID, 31, 7, 0),
@@ -47,12 +49,12 @@ def test_a_set_gets_only_events_that_it_is_registered_for(make_nvml):
 def test_every_set_gets_the_event(make_nvml):
     nvml = make_nvml(fake_gpu("A100-40GB"))
     sets = [nvml.create_event_set() for _ in range(2)]
-    for one in sets:
-        one.register(nvml.device_by_index(0), _XID)
+    for event_set in sets:
+        event_set.register(nvml.device_by_index(0), _XID)
     nvml.inject_event(nvml.gpus[0].uuid, _XID, 48)
-    assert [one.wait(_SOON_MS).data for one in sets] == [48, 48]
-    for one in sets:
-        one.free()
+    assert [event_set.wait(_SOON_MS).data for event_set in sets] == [48, 48]
+    for event_set in sets:
+        event_set.free()
 
 
 def test_unsupported_types_are_refused_and_the_set_still_works(make_nvml):

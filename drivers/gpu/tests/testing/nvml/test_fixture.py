@@ -73,11 +73,11 @@ def test_the_same_file_gives_the_same_gpus(write):
 )  # fmt: skip
 def test_a_mistake_is_reported_in_one_sentence(write, text, problem):
     path = write(text)
-    with pytest.raises(SettingsError) as found:
+    with pytest.raises(SettingsError) as raised:
         read_fixture(path)
-    assert str(found.value).startswith(f"{path}: ")
-    assert problem in str(found.value)
-    assert "\n" not in str(found.value)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert problem in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_missing_file_is_reported(tmp_path):

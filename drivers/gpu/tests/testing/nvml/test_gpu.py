@@ -14,9 +14,9 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
+    GpuProcess,
     MemoryInfo,
     PciInfo,
-    Process,
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
@@ -46,9 +46,9 @@ def test_nothing_answers_before_init_and_after_shutdown(make_nvml):
     assert gpu.minor_number() == 0  # initialized twice, shut down once
     nvml.shutdown()
     for ask in (nvml.device_count, gpu.uuid):
-        with pytest.raises(errors.NvmlError) as found:
+        with pytest.raises(errors.NvmlError) as raised:
             ask()
-        assert found.value.code == ReturnCode.UNINITIALIZED
+        assert raised.value.code == ReturnCode.UNINITIALIZED
 
 
 def test_a_gpu_reports_what_it_is(make_nvml):
@@ -90,9 +90,9 @@ def test_an_unknown_gpu_is_not_found(make_nvml):
     nvml = make_nvml(fake_gpu("A30"))
     with pytest.raises(errors.InvalidArgumentError):
         nvml.device_by_index(1)
-    with pytest.raises(errors.NotFoundError) as found:
+    with pytest.raises(errors.NotFoundError) as raised:
         nvml.device_by_uuid("GPU-nobody")
-    assert (found.value.call, found.value.code) == ("nvmlDeviceGetHandleByUUID", 6)
+    assert (raised.value.call, raised.value.code) == ("nvmlDeviceGetHandleByUUID", 6)
     with pytest.raises(errors.NotFoundError):
         nvml.device_by_pci_address("0000:99:00.0")
     with pytest.raises(errors.InvalidArgumentError):
@@ -148,9 +148,9 @@ def test_without_privilege_nothing_can_be_changed(make_nvml):
         lambda: gpu.set_persistence_mode(on=True),
         lambda: gpu.set_mig_mode(on=True),
     ):
-        with pytest.raises(errors.NvmlError) as found:
+        with pytest.raises(errors.NvmlError) as raised:
             change()
-        assert found.value.code == ReturnCode.NO_PERMISSION
+        assert raised.value.code == ReturnCode.NO_PERMISSION
     assert gpu.compute_mode() is ComputeMode.DEFAULT
     assert gpu.mig_mode().current is False
 
@@ -162,13 +162,13 @@ def test_processes_of_all_kinds_are_listed_once(make_nvml):
     nvml.add_process(uuid, 10, used_bytes=_GIB)
     nvml.add_process(uuid, 10, used_bytes=_GIB, kind=ProcessKind.GRAPHICS)
     nvml.add_process(uuid, 11, kind=ProcessKind.MPS)
-    assert sorted(nvml.device_by_index(0).processes(), key=lambda one: one.pid) == [
-        Process(10, _GIB),
-        Process(11, None),
+    assert sorted(nvml.device_by_index(0).processes(), key=lambda process: process.pid) == [
+        GpuProcess(10, _GIB),
+        GpuProcess(11, None),
     ]
     assert nvml.device_by_index(1).processes() == []
     nvml.end_process(10)
-    assert nvml.device_by_index(0).processes() == [Process(11, None)]
+    assert nvml.device_by_index(0).processes() == [GpuProcess(11, None)]
 
 
 def test_used_memory_is_the_sum_of_the_processes(make_nvml):
@@ -181,7 +181,7 @@ def test_a_list_of_processes_that_is_not_kept_counts_as_empty(make_nvml):
     nvml = make_nvml(fake_gpu("L4"))
     nvml.add_process(nvml.gpus[0].uuid, 10)
     nvml.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", ReturnCode.NOT_SUPPORTED)
-    assert [one.pid for one in nvml.device_by_index(0).processes()] == [10]
+    assert [process.pid for process in nvml.device_by_index(0).processes()] == [10]
 
 
 def test_ecc_errors_remapped_rows_and_recovery_action(make_nvml):
@@ -218,24 +218,24 @@ def test_a_test_chooses_which_calls_fail_and_how_often(make_nvml):
     nvml.fail("nvmlDeviceGetUUID", ReturnCode.TIMEOUT, nth=2, times=2)
     assert gpu.uuid() == nvml.gpus[0].uuid
     for _ in range(2):
-        with pytest.raises(errors.TimedOutError) as found:
+        with pytest.raises(errors.TimedOutError) as raised:
             gpu.uuid()
-        assert found.value.call == "nvmlDeviceGetUUID"
+        assert raised.value.call == "nvmlDeviceGetUUID"
     assert gpu.uuid() == nvml.gpus[0].uuid
 
 
 def test_a_call_can_fail_after_its_effect(make_nvml):
     nvml = make_nvml(fake_gpu("L4"))
     nvml.fail("nvmlDeviceSetPersistenceMode", ReturnCode.UNKNOWN, after=True)
-    with pytest.raises(errors.NvmlError) as found:
+    with pytest.raises(errors.NvmlError) as raised:
         nvml.device_by_index(0).set_persistence_mode(on=True)
-    assert found.value.code == ReturnCode.UNKNOWN
+    assert raised.value.code == ReturnCode.UNKNOWN
     assert nvml.device_by_index(0).persistence_mode() is True
 
 
 def test_init_can_fail(make_nvml):
     nvml = make_nvml(fake_gpu("L4"))
     nvml.fail("nvmlInitWithFlags", ReturnCode.LIB_RM_VERSION_MISMATCH)
-    with pytest.raises(errors.NvmlError) as found:
+    with pytest.raises(errors.NvmlError) as raised:
         nvml.init()
-    assert found.value.code == ReturnCode.LIB_RM_VERSION_MISMATCH
+    assert raised.value.code == ReturnCode.LIB_RM_VERSION_MISMATCH

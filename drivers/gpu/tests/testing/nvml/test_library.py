@@ -22,7 +22,9 @@ def nvml():
 
 def test_watchers_see_each_change(nvml):
     seen = []
-    nvml.watch(lambda state: seen.append({one: list(gi.compute_instances) for one, gi in state.instances.items()}))
+    nvml.watch(
+        lambda state: seen.append({number: list(gi.compute_instances) for number, gi in state.instances.items()})
+    )
     instance = nvml.device_by_index(0).create_gpu_instance(19, Placement(2, 1))
     compute = instance.create_compute_instance(0)
     compute.destroy()

@@ -15,7 +15,7 @@ from dra_driver_gpu.nvml.mig import (
     Placement,
     profile_name,
 )
-from dra_driver_gpu.nvml.values import Process
+from dra_driver_gpu.nvml.values import GpuProcess
 from dra_driver_gpu.testing.nvml import MODELS, fake_gpu
 from dra_driver_gpu.testing.nvml.models import FakeGpu
 
@@ -28,8 +28,8 @@ def _ids(gpu):
 
 def _mig_device(gpu, name="1g.5gb", start=0):
     """A new MIG device of the whole size of its GPU instance, and both instances."""
-    profile = next(one for one in queries.gpu_instance_profiles(gpu) if one.name == name)
-    [size] = {one.size for one in gpu.possible_placements(profile.id)}
+    profile = next(candidate for candidate in queries.gpu_instance_profiles(gpu) if candidate.name == name)
+    [size] = {placement.size for placement in gpu.possible_placements(profile.id)}
     instance = gpu.create_gpu_instance(profile.id, Placement(start, size))
     share = instance.compute_instance_profile(ComputeInstanceProfileKind[f"SLICE_{profile.slices}"])
     compute = instance.create_compute_instance(share.id)
@@ -40,10 +40,10 @@ def _mig_device(gpu, name="1g.5gb", start=0):
 def test_profiles_and_placements_are_those_of_the_model(make_nvml, name):
     fake = fake_gpu(name)
     gpu = make_nvml(fake).device_by_index(0)  # profiles and placements are reported although MIG is off
-    found = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
-    assert list(found) == sorted(row.kind for row in fake.model.mig)
+    profiles = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
+    assert list(profiles) == sorted(row.kind for row in fake.model.mig)
     for row in fake.model.mig:
-        profile = found[row.kind]
+        profile = profiles[row.kind]
         assert (profile.id, profile.name, profile.slices, profile.instances) == (
             row.id, row.name, row.slices, row.instances,
         )  # fmt: skip
@@ -133,9 +133,9 @@ def test_occupied_slices_are_refused(make_nvml):
     ids = _ids(gpu)
     gpu.create_gpu_instance(ids["3g.20gb"], Placement(0, 4))
     for name, placement in (("1g.5gb", Placement(3, 1)), ("4g.20gb", Placement(0, 4)), ("7g.40gb", Placement(0, 8))):
-        with pytest.raises(errors.InsufficientResourcesError) as found:
+        with pytest.raises(errors.InsufficientResourcesError) as raised:
             gpu.create_gpu_instance(ids[name], placement)
-        assert found.value.code == 23
+        assert raised.value.code == 23
     gpu.create_gpu_instance(ids["1g.5gb"], Placement(4, 1))
 
 
@@ -153,10 +153,10 @@ def test_each_profile_fits_as_often_as_it_says(make_nvml, name):
         made = [gpu.create_gpu_instance(profile.id) for _ in range(profile.instances)]
         with pytest.raises(errors.InsufficientResourcesError):
             gpu.create_gpu_instance(profile.id)
-        assert len({one.info().id for one in made}) == profile.instances
-        assert {one.info().placement for one in made} <= set(gpu.possible_placements(profile.id))
-        for one in made:
-            one.destroy()
+        assert len({instance.info().id for instance in made}) == profile.instances
+        assert {instance.info().placement for instance in made} <= set(gpu.possible_placements(profile.id))
+        for instance in made:
+            instance.destroy()
 
 
 def test_only_one_instance_can_have_the_media_engines(make_nvml):
@@ -172,14 +172,14 @@ def test_a_gpu_instance_is_divided_into_compute_instances(make_nvml):
     gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     instance = gpu.create_gpu_instance(_ids(gpu)["3g.20gb"], Placement(0, 4))
     shares = {share.name: share for share in queries.compute_instance_profiles(instance)}
-    assert {name: (one.slices, one.instances, one.multiprocessors) for name, one in shares.items()} == {
+    assert {name: (profile.slices, profile.instances, profile.multiprocessors) for name, profile in shares.items()} == {
         "1c.3g.20gb": (1, 3, 14),
         "2c.3g.20gb": (2, 1, 28),
         "3g.20gb": (3, 1, 42),
     }
     first = instance.create_compute_instance(shares["1c.3g.20gb"].id)
     second = instance.create_compute_instance(shares["2c.3g.20gb"].id)
-    assert [one.info().placement for one in (first, second)] == [Placement(0, 1), Placement(1, 2)]
+    assert [instance.info().placement for instance in (first, second)] == [Placement(0, 1), Placement(1, 2)]
     assert first.info().device.attributes().multiprocessors == 14
     assert first.info().device.uuid() != second.info().device.uuid()
     with pytest.raises(errors.InsufficientResourcesError):
@@ -202,8 +202,11 @@ def test_newer_drivers_offer_a_second_profile_of_seven_slices(make_nvml):
         0
     )
     instance = gpu.create_gpu_instance(_ids(gpu)["7g.80gb"])
-    seven = [one for one in queries.compute_instance_profiles(instance) if one.slices == 7]
-    assert [one.kind for one in seven] == [ComputeInstanceProfileKind.SLICE_7, ComputeInstanceProfileKind.SLICE_7_NVL]
+    seven = [profile for profile in queries.compute_instance_profiles(instance) if profile.slices == 7]
+    assert [profile.kind for profile in seven] == [
+        ComputeInstanceProfileKind.SLICE_7,
+        ComputeInstanceProfileKind.SLICE_7_NVL,
+    ]
 
 
 def test_indices_of_mig_devices_have_gaps(make_nvml):
@@ -231,7 +234,7 @@ def test_an_instance_in_use_is_not_destroyed(make_nvml):
     device, instance, compute = _mig_device(nvml.device_by_index(0))
     gi, ci = device.gpu_instance_id(), device.compute_instance_id()
     nvml.add_process(nvml.gpus[0].uuid, 7, used_bytes=1 << 20, gpu_instance_id=gi, compute_instance_id=ci)
-    assert nvml.device_by_index(0).processes() == [Process(7, 1 << 20, gi, ci)]
+    assert nvml.device_by_index(0).processes() == [GpuProcess(7, 1 << 20, gi, ci)]
     with pytest.raises(errors.InUseError):
         compute.destroy()
     with pytest.raises(errors.InUseError):
@@ -300,7 +303,7 @@ def test_instances_outlive_the_library(make_nvml):
     uuid = _mig_device(nvml.device_by_index(0))[0].uuid()
     nvml.shutdown()
     nvml.init()
-    assert [one.uuid() for one in queries.OptionalQueries().mig_devices("", nvml.device_by_index(0))] == [uuid]
+    assert [device.uuid() for device in queries.OptionalQueries().mig_devices("", nvml.device_by_index(0))] == [uuid]
 
 
 def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(make_nvml):
@@ -312,16 +315,16 @@ def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(mak
         gpu.create_gpu_instance(19, Placement(0, 1))
     assert queries.gpu_instances(gpu) == []
     nvml.fail(call, ReturnCode.UNKNOWN, after=True)
-    with pytest.raises(errors.NvmlError) as found:
+    with pytest.raises(errors.NvmlError) as raised:
         gpu.create_gpu_instance(19, Placement(0, 1))
-    assert found.value.code == ReturnCode.UNKNOWN
-    assert [one.info().placement for one in queries.gpu_instances(gpu)] == [Placement(0, 1)]
+    assert raised.value.code == ReturnCode.UNKNOWN
+    assert [instance.info().placement for instance in queries.gpu_instances(gpu)] == [Placement(0, 1)]
 
 
 @pytest.mark.parametrize("code", [ReturnCode.INVALID_ARGUMENT, ReturnCode.NOT_SUPPORTED])
 def test_a_profile_kind_that_the_driver_does_not_know_hides_no_other_profile(make_nvml, code):
     nvml = make_nvml(fake_gpu("A100-40GB"))
-    wanted = [one.kind for one in queries.gpu_instance_profiles(nvml.device_by_index(0))]
+    wanted = [profile.kind for profile in queries.gpu_instance_profiles(nvml.device_by_index(0))]
     nvml.fail("nvmlDeviceGetGpuInstanceProfileInfoV", code, nth=2)
-    kinds = [one.kind for one in queries.gpu_instance_profiles(nvml.device_by_index(0))]
+    kinds = [profile.kind for profile in queries.gpu_instance_profiles(nvml.device_by_index(0))]
     assert kinds == [kind for kind in wanted if kind is not GpuInstanceProfileKind.SLICE_2]

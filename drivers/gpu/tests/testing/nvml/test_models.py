@@ -11,7 +11,7 @@ from dra_driver_gpu.testing.nvml.state import GpuState
 
 from dra_sdk import SettingsError
 
-_WITH_MIG = [name for name, one in MODELS.items() if one.mig]
+_WITH_MIG = [name for name, model in MODELS.items() if model.mig]
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones():
@@ -27,15 +27,15 @@ def test_gpus_of_different_minor_numbers_differ():
 
 @pytest.mark.parametrize("name", _WITH_MIG)
 def test_the_profiles_of_a_model_are_consistent(name):
-    one = MODELS[name]
-    assert len({row.id for row in one.mig}) == len({row.kind for row in one.mig}) == len(one.mig)
-    whole = max(one.mig, key=lambda row: row.slices)
-    assert whole.placements == (Placement(0, one.memory_slices),)
-    for row in one.mig:
+    model = MODELS[name]
+    assert len({row.id for row in model.mig}) == len({row.kind for row in model.mig}) == len(model.mig)
+    whole = max(model.mig, key=lambda row: row.slices)
+    assert whole.placements == (Placement(0, model.memory_slices),)
+    for row in model.mig:
         assert row.instances <= len(row.starts)
         assert row.memory_mib * row.instances <= whole.memory_mib
         assert row.multiprocessors * row.instances <= whole.multiprocessors
-        assert max(row.starts) + row.size <= one.memory_slices
+        assert max(row.starts) + row.size <= model.memory_slices
         assert all(start % row.size == 0 for start in row.starts)
         assert row.name.startswith(f"{row.slices}g.")
 
@@ -54,7 +54,7 @@ def test_a_model_has_as_many_memory_slices_as_its_largest_profile():
 def test_the_largest_compute_instance_has_all_multiprocessors():
     h100 = MODELS["H100-80GB"]
     three = next(row for row in h100.mig if row.name == "3g.40gb")
-    shares = {one.name: one.multiprocessors for one in compute_instance_profiles(h100, three)}
+    shares = {profile.name: profile.multiprocessors for profile in compute_instance_profiles(h100, three)}
     assert shares == {"1c.3g.40gb": 16, "2c.3g.40gb": 32, "3g.40gb": 60}
 
 
@@ -89,8 +89,8 @@ def test_the_largest_compute_instance_has_all_multiprocessors():
 )
 def test_profiles_are_those_that_nvidia_smi_shows(name, shown):
     """Instances, multiprocessors and GiB of `nvidia-smi mig -lgip` on such a GPU."""
-    found = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
-    assert found == shown
+    rows = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
+    assert rows == shown
 
 
 @pytest.mark.parametrize("name", ["A100-40GB", "H100-80GB", "H200-141GB", "B200-180GB"])
