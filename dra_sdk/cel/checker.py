@@ -62,32 +62,32 @@ def check(source: str, tree: Node, environment: Environment) -> Checked:
 
     A call such as `sets.contains(a, b)` becomes a call of the function `sets.contains`, without a target.
     """
-    found = check_any(source, tree, environment)
-    _check_result(found)
-    return found
+    checked = check_any(source, tree, environment)
+    _check_result(checked)
+    return checked
 
 
 def check_any(source: str, tree: Node, environment: Environment) -> Checked:
     """Check an expression of any type."""
     checker = _Checker(source, tree, environment)
     checker.visit(tree)
-    found = checker.found
-    found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
+    checked = checker.checked
+    checked.types = {node: checker.unifier.resolve(kind, final=True) for node, kind in checked.types.items()}
     if checker.has_literals:
-        _Literals(found).check(tree)
-    return found
+        _Literals(checked).check(tree)
+    return checked
 
 
-def _check_result(found: Checked) -> None:
-    result = found.type(found.tree)
-    if result not in {BOOL, found.environment.unknown}:
+def _check_result(checked: Checked) -> None:
+    result = checked.type(checked.tree)
+    if result not in {BOOL, checked.environment.unknown}:
         problem = f"must evaluate to bool or the unknown type, not {result}"
-        raise CelCompileError.at(found.source, problem, found.tree.offset)
+        raise CelCompileError.at(checked.source, problem, checked.tree.offset)
 
 
 class _Checker:
     def __init__(self, source: str, tree: Node, environment: Environment) -> None:
-        self.found = Checked(source, tree, environment)
+        self.checked = Checked(source, tree, environment)
         self.unifier = Unifier()
         #: Whether there is anything that `_Literals` checks.
         self.has_literals = False
@@ -107,11 +107,11 @@ class _Checker:
     def visit(self, node: Node) -> Type:
         """Check one node and everything below it; return its type."""
         kind = self._kinds[type(node)](node)
-        self.found.types[node] = kind
+        self.checked.types[node] = kind
         return kind
 
     def _error(self, problem: str, node: Node) -> CelCompileError:
-        return CelCompileError.at(self.found.source, problem, node.offset)
+        return CelCompileError.at(self.checked.source, problem, node.offset)
 
     @contextmanager
     def _scope(self, variables: dict[str, Type]) -> Iterator[None]:
@@ -136,7 +136,7 @@ class _Checker:
             if not head.root:
                 return None
             raise self._error(f"reference to undefined type: .{name}", node)
-        self.found.named_types[node] = TYPE_NAMES[name]
+        self.checked.named_types[node] = TYPE_NAMES[name]
         return types.type_of(TYPE_NAMES[name])
 
     def _undeclared(self, name: str, node: Node) -> Type:
@@ -173,13 +173,13 @@ class _Checker:
             node.function, node.target = f"{prefix}.{node.function}", None
         if node.function not in functions:
             problem = f"undeclared reference to '{node.function}'"
-            raise CelUnknownFunctionError.at(self.found.source, problem, node.offset)
+            raise CelUnknownFunctionError.at(self.checked.source, problem, node.offset)
         operands = node.operands()
-        for each in operands:
-            self.visit(each)
+        for operand in operands:
+            self.visit(operand)
         if node.function in {"_&&_", "_||_"}:
-            for each in operands:
-                self._fit(each, BOOL)
+            for operand in operands:
+                self._fit(operand, BOOL)
         return self._resolve(node)
 
     def _optional_select(self, node: Call) -> Type:
@@ -187,40 +187,40 @@ class _Checker:
         assert isinstance(name, Literal)
         self.visit(name)
         kind = self._field(node, operand, str(name.value))
-        self.found.overloads[node] = self._environment.functions[node.function]
+        self.checked.overloads[node] = self._environment.functions[node.function]
         return self.unifier.resolve(kind if is_optional(kind) else optional_of(kind))
 
     def _resolve(self, node: Call) -> Type:
         operands = node.operands()
-        given = tuple(self.found.types[each] for each in operands)
+        given = tuple(self.checked.types[operand] for operand in operands)
         matching: list[Overload] = []
         result: Type | None = None
-        for each in self._environment.functions[node.function]:
-            if each.method != (node.target is not None):
+        for overload in self._environment.functions[node.function]:
+            if overload.method != (node.target is not None):
                 continue
-            *params, kind = self.unifier.instantiate((*each.params, each.result))
+            *params, kind = self.unifier.instantiate((*overload.params, overload.result))
             if not self.unifier.fit(given, tuple(params)):
                 continue
-            matching.append(each)
+            matching.append(overload)
             kind = self.unifier.resolve(kind)
             # Overloads that fit alike and give different results leave it to the evaluation.
             result = kind if result is None or result == kind else DYN
         if result is None:
-            shown = ", ".join(str(self.unifier.resolve(each, final=True)) for each in given)
+            shown = ", ".join(str(self.unifier.resolve(kind, final=True)) for kind in given)
             raise self._error(f"found no matching overload for '{node.function}' applied to '({shown})'", node)
-        self.found.overloads[node] = tuple(matching)
+        self.checked.overloads[node] = tuple(matching)
         return result
 
     def _list(self, node: ListNode) -> Type:
         self.has_literals = True
-        for each in node.items:
-            self.visit(each)
+        for item in node.items:
+            self.visit(item)
         return list_of(self._joined(node.items, node.optional))
 
     def _map(self, node: MapNode) -> Type:
         self.has_literals = True
-        for each in node.children():
-            self.visit(each)
+        for child in node.children():
+            self.visit(child)
         keys = self._joined([key for key, _ in node.entries], frozenset())
         return map_of(keys, self._joined([value for _, value in node.entries], node.optional))
 
@@ -232,7 +232,7 @@ class _Checker:
         """Return the type of all items; a mixture is dyn here, and `_Literals` refuses it where Kubernetes does."""
         joined: Type | None = None
         for index, item in enumerate(items):
-            kind = self.found.types[item]
+            kind = self.checked.types[item]
             if index in optional:
                 kind = self._unwrapped(kind, item)
             joined = kind if joined is None else self.unifier.join(joined, kind) or DYN
@@ -273,17 +273,17 @@ class _Checker:
         self._fit(node, wanted)
 
     def _fit(self, node: Node, wanted: Type) -> None:
-        kind = self.found.types[node]
+        kind = self.checked.types[node]
         if not self.unifier.fit((wanted,), (kind,)):
-            shown = (self.unifier.resolve(each, final=True) for each in (wanted, kind))
+            shown = (self.unifier.resolve(shown_type, final=True) for shown_type in (wanted, kind))
             raise self._error("expected type '{}' but found '{}'".format(*shown), node)
 
 
 class _Literals:
     """Checks literals, once all types are known."""
 
-    def __init__(self, found: Checked) -> None:
-        self._found = found
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
 
     def check(self, tree: Node) -> None:
         """Check every literal list and map, except within the operands of `format`, and every template of `format`."""
@@ -298,23 +298,23 @@ class _Literals:
             elif isinstance(node, Call) and node.function == "format":
                 self._template(node)
                 mixed = True
-            pending += [(each, mixed) for each in reversed(node.children())]
+            pending += [(child, mixed) for child in reversed(node.children())]
 
     def _one_type(self, items: Sequence[Node], optional: frozenset[int]) -> None:
-        kinds = [self._found.types[each] for each in items]
-        kinds = [each.params[0] if index in optional and each.params else each for index, each in enumerate(kinds)]
+        kinds = [self._checked.types[item] for item in items]
+        kinds = [kind.params[0] if index in optional and kind.params else kind for index, kind in enumerate(kinds)]
         for item, kind in zip(items, kinds, strict=True):
             if kind != kinds[0]:
                 problem = f"expected type '{kinds[0]}' but found '{kind}'"
-                raise CelCompileError.at(self._found.source, problem, item.offset)
+                raise CelCompileError.at(self._checked.source, problem, item.offset)
 
     def _template(self, node: Call) -> None:
         template, operands = node.target, node.args[0] if node.args else None
         if not isinstance(template, Literal) or not isinstance(template.value, str):
             return
-        if isinstance(operands, ListNode) and (wrong := check_format(template.value, operands.items, self._found.type)):
-            place, problem = wrong
-            raise CelCompileError.at(self._found.source, problem, (place or node).offset)
+        if isinstance(operands, ListNode) and (bad := check_format(template.value, operands.items, self._checked.type)):
+            place, problem = bad
+            raise CelCompileError.at(self._checked.source, problem, (place or node).offset)
 
 
 def _head(node: Node) -> Ident | None:

@@ -157,23 +157,23 @@ class _Estimator:
 
     def _list(self, node: ListNode) -> Range:
         cost = exactly(NEW_LIST)
-        for each in node.items:
-            cost = cost.plus(self.cost(each))
+        for item in node.items:
+            cost = cost.plus(self.cost(item))
         self._entries[node] = _Entry(True, ONE, self._union(node.items))
         return cost
 
     def _map(self, node: MapNode) -> Range:
         cost = exactly(NEW_MAP)
-        for each in node.children():
-            cost = cost.plus(self.cost(each))
+        for child in node.children():
+            cost = cost.plus(self.cost(child))
         keys, values = [key for key, _ in node.entries], [value for _, value in node.entries]
         self._entries[node] = _Entry(False, self._union(keys), self._union(values))
         return cost
 
     def _union(self, nodes: list[Node]) -> Range:
         total = Range(MAX if nodes else 0, 0)
-        for each in nodes:
-            total = total.union(self.size(each) or ANY_SIZE)
+        for node in nodes:
+            total = total.union(self.size(node) or ANY_SIZE)
         return total
 
     def _bind(self, node: Bind) -> Range:
@@ -230,8 +230,8 @@ class _Estimator:
         if node.function == "_?_:_":
             return self._conditional(node, costs)
         total, size = self._estimates(node, operands)
-        for each in costs:
-            total = total.plus(each)
+        for operand_cost in costs:
+            total = total.plus(operand_cost)
         if size is not None:
             self._sizes[node] = size
         return total
@@ -249,20 +249,20 @@ class _Estimator:
         site = _Call(self, operands)
         total, size = Range(MAX, 0), None
         for overload in self.checked.overloads[node]:
-            found = overload.cost.estimate(site)
-            total = total.union(found.cost)
-            size = self._result_size(node, overload, found, size)
+            worst = overload.cost.estimate(site)
+            total = total.union(worst.cost)
+            size = self._result_size(node, overload, worst, size)
         return total, size
 
-    def _result_size(self, node: Call, overload: Overload, found: CallEstimate, size: Range | None) -> Range | None:
-        if found.size is not None:
-            size = found.size if size is None else size.union(found.size)
+    def _result_size(self, node: Call, overload: Overload, worst: CallEstimate, size: Range | None) -> Range | None:
+        if worst.size is not None:
+            size = worst.size if size is None else size.union(worst.size)
         if node.function == "_[_]" and overload.params[0].kind in {Kind.LIST, Kind.MAP}:
             entry, shape = self._entry(node.args[0]), self.shapes.get(node.args[0])
             size = entry.value if entry else None
             self.shapes[node] = shape.value if shape else None
         if node.function == "_+_" and overload.result.kind is Kind.LIST:
-            first, second = (self._entry(each) for each in node.args)
+            first, second = (self._entry(operand) for operand in node.args)
             if first and second:
                 self._entries[node] = _joined(first, second)
         return self.size(node) if size is None else size

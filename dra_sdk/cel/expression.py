@@ -157,9 +157,9 @@ class DerivedAttribute(Expression):
 
     def __init__(self, expression: str, features: Features) -> None:
         super().__init__(expression, environment(features), check_any)
-        found, lists = self._checked.type(self._checked.tree), features.list_type_attributes
-        if found not in _SCALARS and not (lists and found.kind is Kind.LIST and found.params[0] in _SCALARS):
-            problem = _wrong_attribute_type(found, lists=lists)
+        kind, lists = self._checked.type(self._checked.tree), features.list_type_attributes
+        if kind not in _SCALARS and not (lists and kind.kind is Kind.LIST and kind.params[0] in _SCALARS):
+            problem = _wrong_attribute_type(kind, lists=lists)
             raise CelCompileError.at(expression, problem, self._checked.tree.offset)
 
     def attribute(self, device: DeviceView, limit: int = MAX_COST) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def _too_deep() -> str:
     return f"the expression is nested too deep for this Python process (recursion limit {sys.getrecursionlimit()})"
 
 
-def _wrong_attribute_type(found: Type, *, lists: bool) -> str:
+def _wrong_attribute_type(kind: Type, *, lists: bool) -> str:
     wanted = "a string, int, bool or semver" + (" or to a list of such" if lists else "")
-    return f"must evaluate to {wanted}, not {found}"
+    return f"must evaluate to {wanted}, not {kind}"
 
 
 def _attribute(value: Any) -> dict[str, Any]:
@@ -224,10 +224,10 @@ def _attribute(value: Any) -> dict[str, Any]:
     if not value:
         return {"strings": []}
     kind = _FIELDS.get(type(value[0]))
-    for each in value:
-        if kind is None or type(each) is not type(value[0]):
-            raise EvaluationError(f"a list attribute has items of one scalar type, this has a {_type_name(each)}")
-    return {f"{kind}s": [_json_scalar(each) for each in value]}
+    for item in value:
+        if kind is None or type(item) is not type(value[0]):
+            raise EvaluationError(f"a list attribute has items of one scalar type, this has a {_type_name(item)}")
+    return {f"{kind}s": [_json_scalar(item) for item in value]}
 
 
 def _json_scalar(value: Any) -> Any:

@@ -76,12 +76,12 @@ class FieldAccess:
 
 def field_accesses(checked: Checked) -> tuple[FieldAccess, ...]:
     """Return every attribute, capacity and field of the device that a checked expression names, each once."""
-    found: dict[Path, FieldAccess] = {}
+    accesses: dict[Path, FieldAccess] = {}
     for node, binds in _selections(checked.tree, (), frozenset()):
         path = _path(node, binds)
-        if path is not None and path not in found:
-            found[path] = FieldAccess(path, _program(checked, node, binds))
-    return tuple(found.values())
+        if path is not None and path not in accesses:
+            accesses[path] = FieldAccess(path, _program(checked, node, binds))
+    return tuple(accesses.values())
 
 
 def failing_offset(checked: Checked, device: DeviceView, otherwise: int) -> int:
@@ -100,8 +100,8 @@ def _failing_offset(checked: Checked, node: Node, binds: tuple[Bind, ...], devic
         if isinstance(node, Comprehension)
         else node.children()
     )
-    for each in below:
-        if (found := _failing_offset(checked, each, inside, device)) is not None:
+    for part in below:
+        if (found := _failing_offset(checked, part, inside, device)) is not None:
             return found
     return node.offset
 
@@ -121,8 +121,8 @@ def _selections(node: Node, binds: tuple[Bind, ...], loops: frozenset[str]) -> I
     if isinstance(node, Comprehension):
         yield from _selections(node.items, binds, loops)
         loops |= {node.variable, node.variable2, node.accumulator}
-    for each in node.children():
-        yield from _selections(each, binds, loops)
+    for child in node.children():
+        yield from _selections(child, binds, loops)
 
 
 def _is_selection(node: Node) -> bool:
@@ -139,7 +139,7 @@ def _variable(node: Node) -> str | None:
 def _path(node: Node, binds: tuple[Bind, ...]) -> Path | None:
     """Return the path of a selection; None if it does not begin at the device, or computes a key."""
     if isinstance(node, Ident):
-        shadowed = not node.root and any(each.name == "device" for each in binds)
+        shadowed = not node.root and any(bind.name == "device" for bind in binds)
         if node.name == "device" and not shadowed:
             return ()
         index = next((at for at in reversed(range(len(binds))) if binds[at].name == node.name), None)
@@ -158,8 +158,8 @@ def _constant_key(node: Node) -> str | None:
 def _program(checked: Checked, node: Node, binds: tuple[Bind, ...]) -> Program:
     if isinstance(node, Select) and node.test:
         node = Call(node.offset, "_?._", [node.operand, Literal(node.offset, node.name)])
-    for each in reversed(binds):
-        node = Bind(each.offset, each.name, each.value, node)
+    for bind in reversed(binds):
+        node = Bind(bind.offset, bind.name, bind.value, node)
     return plan(replace(checked, tree=node))
 
 
@@ -173,7 +173,7 @@ def _run(program: Program, device: DeviceView) -> Any:
 
 def _expression(path: Path) -> str:
     quoted = {1} if path and path[0] in {"attributes", "capacity"} else frozenset()
-    parts = (f"[{json.dumps(each)}]" if index in quoted else f".{each}" for index, each in enumerate(path))
+    parts = (f"[{json.dumps(part)}]" if index in quoted else f".{part}" for index, part in enumerate(path))
     return "device" + "".join(parts)
 
 
@@ -193,9 +193,9 @@ def _similar(path: Path, device: DeviceView) -> str:
         return str(error)
     known = [(kind, domain, name) for kind in ("attributes", "capacity") for domain in fields[kind]
              for name in fields[kind][domain]]  # fmt: skip
-    same = [each for each in known if each[2] == path[2]]
-    similar = closest(path[2], [each[2] for each in known])
-    nearest = next(iter([*same, *(each for each in known if each[2] == similar)]), None)
+    same = [field for field in known if field[2] == path[2]]
+    similar = closest(path[2], [field[2] for field in known])
+    nearest = next(iter([*same, *(field for field in known if field[2] == similar)]), None)
     return f"it has {_expression(nearest)}" if nearest else ""
 
 

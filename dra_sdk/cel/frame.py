@@ -167,10 +167,10 @@ def optionally_indexed(base: Step, key: Step) -> Step:
     """Return the step of `base[?key]`, which costs nothing if there is no such key."""
 
     def run(frame: Frame) -> Optional:
-        found = select_optional(frame.count, base(frame), key(frame))
-        if found is not NONE:
+        optional = select_optional(frame.count, base(frame), key(frame))
+        if optional is not NONE:
             frame.cost += 1
-        return found
+        return optional
 
     return run
 

@@ -25,10 +25,10 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _BINARY: Final = {
     "||": (_OR, "_||_"),
     "&&": (_AND, "_&&_"),
-    **{each: (_RELATION, f"_{each}_") for each in ("<", "<=", ">", ">=", "==", "!=")},
+    **{sign: (_RELATION, f"_{sign}_") for sign in ("<", "<=", ">", ">=", "==", "!=")},
     "in": (_RELATION, "@in"),
-    **{each: (_SUM, f"_{each}_") for each in "+-"},
-    **{each: (_PRODUCT, f"_{each}_") for each in "*/%"},
+    **{sign: (_SUM, f"_{sign}_") for sign in "+-"},
+    **{sign: (_PRODUCT, f"_{sign}_") for sign in "*/%"},
 }
 
 
@@ -88,8 +88,8 @@ class _Bracket:
     def nest_in(self, outer: _Bracket) -> int:
         """Count the rules around this bracket; return how deep the deepest nests."""
         self.rules += outer.rules + len(outer.ternaries) - outer.awaits_colon
-        self.relations += outer.relations + sum(1 for each in outer.operators if each.level == _RELATION)
-        self.sums += outer.sums + sum(1 for each in outer.operators if each.level > _RELATION)
+        self.relations += outer.relations + sum(1 for operator in outer.operators if operator.level == _RELATION)
+        self.sums += outer.sums + sum(1 for operator in outer.operators if operator.level > _RELATION)
         return max(self.rules, self.relations, self.sums)
 
     @property
@@ -170,9 +170,9 @@ class _Parser:
         """Return the tree of the whole text."""
         whole = self._brackets[0]
         while not whole.items:
-            found = self._operand()
-            while found:
-                found = self._continue(*found)
+            operand = self._operand()
+            while operand:
+                operand = self._continue(*operand)
         if whole.height > MAX_NESTING:
             problem = f"operators, selections and calls are nested deeper than {MAX_NESTING} levels"
             raise self._error(problem, whole.items[0].offset)

@@ -96,12 +96,12 @@ class _Planner:
             node = link.children()[0]
         base, own = self._base(node, own)
         keys: list[str] = []
-        for each in reversed(links):
-            key = self._key(each)
-            if isinstance(key, str) and _is_plain(each):
+        for link in reversed(links):
+            key = self._key(link)
+            if isinstance(key, str) and _is_plain(link):
                 keys.append(key)
             else:
-                base, own, keys = self._linked(frames.chain(base, own, keys), each, key), 0, []
+                base, own, keys = self._linked(frames.chain(base, own, keys), link, key), 0, []
         return frames.chain(base, own, keys)
 
     def _base(self, node: Node, own: int) -> tuple[Step | int, int]:
@@ -141,8 +141,8 @@ class _Planner:
         if function == "_?_:_":
             return self._conditional(node)
         operands: list[Step] = []
-        for each in node.operands():
-            operands.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
+        for operand in node.operands():
+            operands.append(self._steps[type(operand)](operand))  # noqa: PERF401 (a comprehension costs a stack frame)
         return self._operator(node, operands) or self._function(node, operands)
 
     def _operator(self, node: Call, operands: list[Step]) -> Step | None:
@@ -166,7 +166,7 @@ class _Planner:
         first = overloads[0]
         exact = len(overloads) == 1 and all(map(self._is_sure, node.operands()))
         dispatch = steps.dispatch_to(first) if exact else steps.dispatch_by_values(overloads)
-        constants = [each.value for each in operands if isinstance(each, Constant)]
+        constants = [operand.value for operand in operands if isinstance(operand, Constant)]
         self._check_literals(node, operands)
         if len(constants) == len(operands):
             frame = Frame([], _MAX_STEPS)
@@ -201,7 +201,7 @@ class _Planner:
         Nothing that comes out of a `dyn` is: the checker may have inferred its type from how it is used.
         """
         if isinstance(node, Call):
-            results = {each.result for each in self._checked.overloads[node]}  # of several, the values decide
+            results = {overload.result for overload in self._checked.overloads[node]}  # of several, the values decide
             return len(results) == 1 and all(map(_is_exact, results))
         if isinstance(node, ListNode | MapNode):
             return not node.optional and all(map(self._is_sure, node.children()))
@@ -219,17 +219,17 @@ class _Planner:
 
     def _list(self, node: ListNode) -> Step:
         items: list[Step] = []
-        for each in node.items:
-            items.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
+        for item in node.items:
+            items.append(self._steps[type(item)](item))  # noqa: PERF401 (a comprehension costs a stack frame)
         optional = node.optional
 
         def run(frame: Frame) -> list[Any]:
             frame.cost += NEW_LIST
-            values = [each(frame) for each in items]
+            values = [step(frame) for step in items]
             if not optional:
                 return values
-            kept = [_content(each) if index in optional else each for index, each in enumerate(values)]
-            return [each for each in kept if each is not MISSING]
+            kept = [_content(value) if index in optional else value for index, value in enumerate(values)]
+            return [value for value in kept if value is not MISSING]
 
         return self._unless_constant(node, run, items)
 
@@ -251,10 +251,10 @@ class _Planner:
                     made[_map_key(key, made)] = value
             return made
 
-        return self._unless_constant(node, run, [each for entry in entries for each in entry])
+        return self._unless_constant(node, run, [step for entry in entries for step in entry])
 
     def _unless_constant(self, node: Node, run: Step, parts: Sequence[Step]) -> Step:
-        if not all(isinstance(each, Constant) for each in parts):
+        if not all(isinstance(part, Constant) for part in parts):
             return run
         frame = Frame([], _MAX_STEPS)
         if isinstance(node, ListNode):
@@ -305,7 +305,7 @@ class _Planner:
         assert isinstance(node, Call)
         if isinstance(node.args[1], ListNode) and node.function == "_+_":
             return steps.append(slot, self.step(node.args[1].items[0]))
-        return steps.insert(slot, [self.step(each) for each in node.args[1:]])
+        return steps.insert(slot, [self.step(argument) for argument in node.args[1:]])
 
 
 def _grows(loop: Comprehension, node: Node) -> bool:
@@ -345,7 +345,7 @@ def _map_key(key: Any, made: Mapping[Any, Any]) -> Any:
     if not isinstance(key, MAP_KEYS):
         raise EvaluationError(f"unsupported key type: {type_of(key).name}")
     if key in made:
-        known = next(each for each in made if each == key)
+        known = next(other for other in made if other == key)
         if type(known) is not type(key):
             kinds = f"{type_of(known)} and {type_of(key)}"
             raise EvaluationError(f"this SDK cannot keep keys that are {key!r} as {kinds} in one map; Kubernetes can")

@@ -57,13 +57,13 @@ def dispatch_to(overload: Overload) -> Dispatch:
 def dispatch_by_values(overloads: Sequence[Overload]) -> Dispatch:
     """Return the dispatch to the overload that the values decide for, where the types are not known before."""
     nominal = len(overloads) > 1 and overloads[0].function in _COSTED_BY_OVERLOAD
-    runners = [(each, _runner(each)) for each in overloads]
+    runners = [(overload, _runner(overload)) for overload in overloads]
 
     def dispatch(frame: Frame, args: list[Any]) -> tuple[Any, int]:
-        for each, run in runners:
-            if each.loose or all(map(fits, args, each.params)):
+        for overload, run in runners:
+            if overload.loose or all(map(fits, args, overload.params)):
                 value = run(frame, args)
-                return value, 1 if nominal else _cost(each, args, value)
+                return value, 1 if nominal else _cost(overload, args, value)
         raise EvaluationError("no such overload")
 
     return dispatch
@@ -83,7 +83,7 @@ def call(dispatch: Dispatch, steps: Sequence[Step]) -> Step:
     """Return the step of a call whose cost depends on its operands."""
 
     def run(frame: Frame) -> Any:
-        value, cost = dispatch(frame, [each(frame) for each in steps])
+        value, cost = dispatch(frame, [step(frame) for step in steps])
         frame.spend(cost)
         return value
 
@@ -103,7 +103,7 @@ def fixed_call(function: Callable[..., Any], cost: int, steps: Sequence[Step]) -
         return run_unary
 
     def run(frame: Frame) -> Any:
-        values = [each(frame) for each in steps]
+        values = [step(frame) for step in steps]
         frame.cost += cost
         return function(*values)
 
@@ -153,7 +153,7 @@ def equality(overload: Overload, left: Step, right: Step, *, negated: bool) -> S
 
 def is_set(items: Any) -> bool:
     """Return whether Kubernetes tests membership in this constant at no cost, because it makes a set of it."""
-    return isinstance(items, list) and all(isinstance(each, bool | int | float | str) for each in items)
+    return isinstance(items, list) and all(isinstance(item, bool | int | float | str) for item in items)
 
 
 def membership(item: Step, items: Sequence[Any]) -> Step:
@@ -165,7 +165,7 @@ def membership(item: Step, items: Sequence[Any]) -> Step:
         wanted = item(frame)
         if isinstance(wanted, Semver):
             raise EvaluationError("a version cannot be looked up in a list of other constants")
-        return any(equal(frame.count, each, wanted) for each in items)
+        return any(equal(frame.count, member, wanted) for member in items)
 
     return run
 
@@ -208,12 +208,12 @@ def fallback(optional: Step, other: Step, *, unwrap: bool) -> Step:
     """Return the step of `optional.or(other)`, or with `unwrap` of `optional.orValue(other)`."""
 
     def run(frame: Frame) -> Any:
-        found = optional(frame)
-        if not isinstance(found, Optional):
+        value = optional(frame)
+        if not isinstance(value, Optional):
             raise EvaluationError("no such overload")
-        if found.value is MISSING:
+        if value.value is MISSING:
             return other(frame)
-        return found.value if unwrap else found
+        return value.value if unwrap else value
 
     return run
 
@@ -223,11 +223,11 @@ def not_strictly_false(operand: Step) -> Step:
 
     def run(frame: Frame) -> bool:
         try:
-            found = operand(frame) is not False
+            goes_on = operand(frame) is not False
         except EvaluationError:
-            found = True
+            goes_on = True
         frame.cost += 1
-        return found
+        return goes_on
 
     return run
 
@@ -316,7 +316,7 @@ def _insert(slot: int, entry: Sequence[Step], frame: Frame) -> dict[Any, Any]:
     if type(entries) in PENDING:
         entries = read(frame, slot)
     frame.cost += 2
-    made = [each(frame) for each in entry]
+    made = [step(frame) for step in entry]
     if len(made) == 1 and not isinstance(made[0], Mapping):
         raise EvaluationError("no such overload")
     check_size(len(entries))

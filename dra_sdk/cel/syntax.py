@@ -121,7 +121,7 @@ class MapNode(Node):
 
     def children(self) -> list[Node]:
         """Return the expressions directly below this one."""
-        return [each for entry in self.entries for each in entry]
+        return [part for entry in self.entries for part in entry]
 
 
 @dataclass(slots=True, eq=False)
@@ -187,9 +187,9 @@ def copied(node: NodeT) -> NodeT:
         if isinstance(value, Node):
             changed[name] = copied(value)
         elif isinstance(node, MapNode) and name == "entries":
-            changed[name] = [(copied(key), copied(each)) for key, each in node.entries]
+            changed[name] = [(copied(key), copied(content)) for key, content in node.entries]
         elif isinstance(value, list):
-            changed[name] = [copied(each) for each in value]
+            changed[name] = [copied(item) for item in value]
     return replace(node, **changed)
 
 
@@ -198,11 +198,11 @@ def depth(node: Node) -> int:
     deepest, level = 0, [node]
     while level:
         deepest += 1
-        level = [child for each in level for child in each.children()]
+        level = [child for parent in level for child in parent.children()]
     return deepest
 
 
 _FIELDS: Final[dict[type[Node], tuple[str, ...]]] = {
-    kind: tuple(each.name for each in fields(kind))
+    kind: tuple(field.name for field in fields(kind))
     for kind in (Literal, Ident, Select, Call, ListNode, MapNode, Comprehension, Bind)
 }

@@ -127,7 +127,7 @@ class Unifier:
     def instantiate(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Return the same types with fresh variables in place of their own."""
         renamed: dict[Type, Type] = {}
-        return tuple(self._rename(each, renamed) for each in types)
+        return tuple(self._rename(kind, renamed) for kind in types)
 
     def fit(self, given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
         """Return whether each given type may be used where the other is wanted; bind variables only if all may."""
@@ -145,7 +145,7 @@ class Unifier:
             return DYN if final else kind
         if not kind.params:
             return kind
-        return Type(kind.kind, kind.name, tuple(self.resolve(each, final=final) for each in kind.params))
+        return Type(kind.kind, kind.name, tuple(self.resolve(inner, final=final) for inner in kind.params))
 
     def join(self, previous: Type, current: Type) -> Type | None:
         """Return the more general of two types, or None if neither fits the other."""
@@ -160,7 +160,7 @@ class Unifier:
             return renamed[kind]
         if not kind.params:
             return kind
-        return Type(kind.kind, kind.name, tuple(self._rename(each, renamed) for each in kind.params))
+        return Type(kind.kind, kind.name, tuple(self._rename(inner, renamed) for inner in kind.params))
 
     def _fits(self, given: Type, wanted: Type) -> bool:
         if wanted.kind is Kind.PARAM:
@@ -202,7 +202,7 @@ class Unifier:
             return True
         if within.kind is Kind.PARAM:
             return within in self._bound and self._occurs(variable, self._bound[within])
-        return any(self._occurs(variable, each) for each in within.params)
+        return any(self._occurs(variable, inner) for inner in within.params)
 
 
 def _less_specific(left: Type, right: Type) -> bool:

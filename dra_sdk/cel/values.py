@@ -77,14 +77,14 @@ class Semver:
         match = _SEMVER.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a semantic version: want major.minor.patch, such as 1.2.3 or 1.2.3-rc.1")
-        self.major, self.minor, self.patch = (int(each) for each in match.groups()[:3])
+        self.major, self.minor, self.patch = (int(number) for number in match.groups()[:3])
         self.prerelease, self.build = match[4] or "", match[5] or ""
         parts = self.prerelease.split(".") if self.prerelease else []
         if max(self.major, self.minor, self.patch) > UINT64 or not all(map(_IDENTIFIER.fullmatch, parts)):
             raise ValueError(f"{text!r} is not a semantic version: a number is too large or has leading zeros")
         if self.build and not all(self.build.split(".")):
             raise ValueError(f"{text!r} is not a semantic version: a part of its build metadata is empty")
-        order = tuple((0, int(each), "") if each.isdigit() else (1, 0, each) for each in parts)
+        order = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
         self._key = (self.major, self.minor, self.patch, not parts, order)
 
     def __eq__(self, other: object) -> bool:
@@ -204,7 +204,7 @@ _NAMES: Final[tuple[tuple[Any, Type], ...]] = (
     (Format, types.FORMAT),
     (Type, types.type_of(types.DYN)),
 )
-_EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)} | {
+_EXACT: Final = {python_type: kind for python_type, kind in _NAMES if isinstance(python_type, type)} | {
     dict: types.map_of(types.DYN, types.DYN),
     list: types.list_of(types.DYN),
 }
@@ -212,7 +212,7 @@ _EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)
 
 def type_of(value: Any) -> Type:
     """Return the type of a value; elements of lists and maps are dyn."""
-    return _EXACT.get(type(value)) or next(found for kind, found in _NAMES if isinstance(value, kind))
+    return _EXACT.get(type(value)) or next(kind for python_type, kind in _NAMES if isinstance(value, python_type))
 
 
 def fits(value: Any, wanted: Type) -> bool:

@@ -217,8 +217,8 @@ def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, C
     Hybrid x86 machines list their E-cores under a separate PMU. Elsewhere the kernel's capacities decide. Capacities of
     equal cores differ by a few percent, so only a CPU below 90 % of the largest capacity is an E-core.
     """
-    found = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
-    lists = [cpus for cpus in found if cpus is not None]
+    listed = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
+    lists = [cpus for cpus in listed if cpus is not None]
     if lists:
         small: CpuSet = frozenset().union(*lists)
     else:

@@ -59,9 +59,9 @@ class Deadline:
         self._is_active = is_active
 
     def remaining(self) -> float:
-        """The seconds that are left: 0 once the deadline has passed, infinity without a limit."""
-        found = self._remaining()
-        return inf if found is None else max(0.0, found)
+        """Return the seconds that are left: 0 once the deadline has passed, infinity without a limit."""
+        left = self._remaining()
+        return inf if left is None else max(0.0, left)
 
     @property
     def is_over(self) -> bool:
@@ -69,7 +69,7 @@ class Deadline:
         return not self._is_active() or self.remaining() <= 0
 
     def check(self) -> None:
-        """RetriableError if the caller has stopped waiting."""
+        """Raise RetriableError if the caller has stopped waiting."""
         if self.is_over:
             raise RetriableError("the kubelet no longer waits for this call")
 
@@ -164,7 +164,7 @@ class AllocatedDevice(Generic[ConfigT]):
 
         A driver with several configuration classes finds by it the one that fits the device.
         """
-        return next((each for each in reversed(self.configs) if isinstance(each, wanted)), None)
+        return next((config for config in reversed(self.configs) if isinstance(config, wanted)), None)
 
     @property
     def hardware(self) -> Any:

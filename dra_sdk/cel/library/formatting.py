@@ -217,13 +217,13 @@ class _Inside(NamedTuple):
 def _inside(value: Any) -> Iterator[str | _Inside]:
     if not isinstance(value, Mapping):
         yield "["
-        for index, each in enumerate(value):
-            yield from (", ", _Inside(each)) if index else (_Inside(each),)
+        for index, item in enumerate(value):
+            yield from (", ", _Inside(item)) if index else (_Inside(item),)
         yield "]"
         return
     yield "{"
-    for index, (key, each) in enumerate(sorted(((_key(key), each) for key, each in value.items()), key=_first)):
-        yield from (", ", key, ":", _Inside(each)) if index else (key, ":", _Inside(each))
+    for index, (key, item) in enumerate(sorted(((_key(key), item) for key, item in value.items()), key=_first)):
+        yield from (", ", key, ":", _Inside(item)) if index else (key, ":", _Inside(item))
     yield "}"
 
 
@@ -271,7 +271,7 @@ def _go_infinity(value: float) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotes as strconv.Quote of Go writes it."""
-    return '"' + "".join(each if each.isprintable() and each not in '\\"' else _escaped(each) for each in text) + '"'
+    return '"' + "".join(char if char.isprintable() and char not in '\\"' else _escaped(char) for char in text) + '"'
 
 
 def _escaped(character: str) -> str:

@@ -56,7 +56,7 @@ _PREFIX_PARTS: Final = 2
 
 
 def _wanted(wanted: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{each}', " for each in examples)
+    shown = " or ".join(f"'{example}', " for example in examples)
     return f"{wanted} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
@@ -99,10 +99,10 @@ def _qualified_name(text: str) -> list[str]:
         return [f"a valid label key {problem}{ending}"]
     problems = []
     if len(parts) == _PREFIX_PARTS:
-        found = _dns_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
-        problems += [f"prefix part {each}" for each in found]
+        wrong = _dns_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
+        problems += [f"prefix part {detail}" for detail in wrong]
     name = parts[-1]
-    problems += [f"name part {each}" for each in (_too_long(name, _MAX_LABEL) if name else ["must be non-empty"])]
+    problems += [f"name part {detail}" for detail in (_too_long(name, _MAX_LABEL) if name else ["must be non-empty"])]
     return problems if re.fullmatch(_LABEL_KEY, name) else [*problems, f"name part {problem}"]
 
 
@@ -159,8 +159,8 @@ FORMATS: Final = {
 """The formats by the name of their function, such as `format.dns1123Label()`."""
 
 
-def _validate(found: Format, text: str) -> Optional:
-    problems = found.problems(text)
+def _validate(form: Format, text: str) -> Optional:
+    problems = form.problems(text)
     return Optional(problems) if problems else NONE
 
 
@@ -173,14 +173,14 @@ def _estimate_validate(site: CallSite) -> CallEstimate:
 
 
 def _cost_of_validate(args: Sequence[Any], _result: Any) -> int:
-    found: Format = args[0]
-    return ceil((1.0 + len(args[1])) * PER_CHARACTER) * ceil(found.pattern_size * REGEX)
+    form: Format = args[0]
+    return ceil((1.0 + len(args[1])) * PER_CHARACTER) * ceil(form.pattern_size * REGEX)
 
 
 def declared() -> Iterator[Overload]:
     """Declare the formats, `format.named()` and `validate()`."""
-    for name, found in FORMATS.items():
-        yield function(f"format.{name}", (), FORMAT, _constant(found))
+    for name, form in FORMATS.items():
+        yield function(f"format.{name}", (), FORMAT, _constant(form))
     yield function("format.named", (STRING,), optional_of(FORMAT), _named)
     cost = Cost(_estimate_validate, _cost_of_validate)
     yield method("validate", (FORMAT, STRING), optional_of(list_of(STRING)), _validate, cost)

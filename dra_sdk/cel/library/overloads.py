@@ -237,7 +237,7 @@ def accepted(parse: Callable[..., Any]) -> Callable[..., bool]:
 
 def by_name(overloads: Iterable[Overload]) -> dict[str, tuple[Overload, ...]]:
     """Return overloads by the name of their function, in the order in which they are declared."""
-    found: dict[str, tuple[Overload, ...]] = {}
-    for each in overloads:
-        found[each.function] = (*found.get(each.function, ()), each)
-    return found
+    named: dict[str, tuple[Overload, ...]] = {}
+    for overload in overloads:
+        named[overload.function] = (*named.get(overload.function, ()), overload)
+    return named

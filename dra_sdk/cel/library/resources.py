@@ -26,7 +26,7 @@ from dra_sdk.model.quantity import Quantity
 
 #: Python copies this many items in the time of one step, as a power of two.
 _COPY_SHIFT: Final = 3
-#: What Go's time.Time is when nobody has set it: 0001-01-01T00:00:00Z.
+#: Go's time.Time that is not set: 0001-01-01T00:00:00Z.
 _ZERO_TIME: Final = Timestamp(-62_135_596_800 * 10**9)
 
 
@@ -84,7 +84,7 @@ def _normalized(text: str) -> str:
             stripped = part.lstrip("0")
             parts[index] = stripped if stripped[:1].isdigit() else "0" + stripped
     if len(parts) < 3:  # noqa: PLR2004 (major, minor, patch)
-        if any(each in parts[-1] for each in "+-"):
+        if any(sign in parts[-1] for sign in "+-"):
             raise ValueError(f"{text!r} is not a semantic version: a short one cannot have a pre-release or build part")
         parts += ["0"] * (3 - len(parts))
     return ".".join(parts)
@@ -118,7 +118,7 @@ def _is_empty(value: Any) -> bool:
 
 def _unwrapped(count: Count, items: Sequence[Optional]) -> list[Any]:
     count(len(items) >> _COPY_SHIFT)
-    return [each.value for each in items if each.value is not MISSING]
+    return [item.value for item in items if item.value is not MISSING]
 
 
 def optionals() -> Iterator[Overload]:
@@ -131,12 +131,12 @@ def optionals() -> Iterator[Overload]:
     yield function("optional.unwrap", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("unwrapOpt", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("value", (optional,), value, _value)
-    yield method("hasValue", (optional,), BOOL, lambda each: each.value is not MISSING)
+    yield method("hasValue", (optional,), BOOL, lambda opt: opt.value is not MISSING)
     # The planner evaluates what they fall back to, and only when it is needed.
     yield method("or", (optional, optional), optional, lambda first, other: other if first.value is MISSING else first)
     yield method("orValue", (optional, value), value, lambda first, other: other if first is NONE else first.value)
-    yield method("first", (items,), optional, lambda each: Optional(each[0]) if each else NONE)
-    yield method("last", (items,), optional, lambda each: Optional(each[-1]) if each else NONE)
+    yield method("first", (items,), optional, lambda sequence: Optional(sequence[0]) if sequence else NONE)
+    yield method("last", (items,), optional, lambda sequence: Optional(sequence[-1]) if sequence else NONE)
 
 
 def declared() -> Iterator[Overload]:

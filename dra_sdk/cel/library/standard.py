@@ -201,7 +201,7 @@ def _unequal(count: Count, left: Any, right: Any) -> bool:
 
 
 def _contained(count: Count, item: Any, items: Sequence[Any]) -> bool:
-    return any(same(count, item, each) for each in items)
+    return any(same(count, item, member) for member in items)
 
 
 def _has_key(count: Count, key: Any, container: Mapping[Any, Any]) -> bool:
@@ -296,7 +296,7 @@ def to_string(value: Any) -> str:
 
 
 def _shown(value: float) -> str:
-    """A double in the shortest form, with an exponent where Go writes one."""
+    """Return a double in the shortest form, with an exponent where Go writes one."""
     if not isfinite(value):
         return "NaN" if isnan(value) else f"{'+' if value > 0 else '-'}Inf"
     if value == 0:
@@ -326,7 +326,7 @@ def _conversions() -> Iterator[Overload]:
     for kind in (BOOL, STRING):
         yield function("bool", (kind,), BOOL, _bool)
     for name, result, run in (("int", INT, _int), ("uint", UINT, _uint), ("double", DOUBLE, _double)):
-        for kind in (result, *(each for each in (DOUBLE, INT, STRING, UINT) if each != result)):
+        for kind in (result, *(other for other in (DOUBLE, INT, STRING, UINT) if other != result)):
             yield function(name, (kind,), result, run)
     for kind in (STRING, BOOL):
         yield function("string", (kind,), STRING, to_string)

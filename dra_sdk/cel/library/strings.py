@@ -32,7 +32,7 @@ from dra_sdk.cel.values import EvaluationError, MissingPackageError, check_size,
 
 _SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TEXTS: Final = list_of(STRING)
-_LOWER: Final = {each: each + 32 for each in range(ord("A"), ord("Z") + 1)}
+_LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {lower: upper for upper, lower in _LOWER.items()}
 _ESCAPES: Final = str.maketrans(
     {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
@@ -76,16 +76,16 @@ def _find(text: str, regex: str) -> str:
 
 
 def _find_all(text: str, regex: str, limit: int = -1) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     end = -1
     for match in pattern(regex).finditer(text):
-        if len(found) == limit:
+        if len(texts) == limit:
             break
         # Go leaves out an empty match right after another match.
         if match.end() > match.start() or match.start() != end:
-            found.append(match.group())
+            texts.append(match.group())
         end = match.end()
-    return found
+    return texts
 
 
 def _index(position: int, length: int) -> int:
@@ -132,8 +132,8 @@ def _last_index_of_1_37(text: str, part: str, start: int | None = None) -> int:
 
 def _found_last(text: str, part: str) -> int:
     """Return the index of the last occurrence; unlike `str.rfind`, `str.find` takes linear time at worst."""
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - found - len(part)
+    reversed_index = text[::-1].find(part[::-1])
+    return -1 if reversed_index < 0 else len(text) - reversed_index - len(part)
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -151,9 +151,9 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
 
 
 def _join(texts: Sequence[Any], separator: str = "") -> str:
-    for each in texts:
-        if not isinstance(each, str):
-            raise EvaluationError(f"join: invalid input: {each!r}")
+    for item in texts:
+        if not isinstance(item, str):
+            raise EvaluationError(f"join: invalid input: {item!r}")
     check_size(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
@@ -227,13 +227,13 @@ def cost_of_traversal(args: Sequence[Any], _result: Any) -> int:
     pending = [args[0]]
     while pending:
         total, unknown = 0, []
-        for each in _inside(pending[-1]):
-            if not _is_container(each):
-                total += _traversal(each)
-            elif id(each) in known:
-                total += known[id(each)]
+        for item in _inside(pending[-1]):
+            if not _is_container(item):
+                total += _traversal(item)
+            elif id(item) in known:
+                total += known[id(item)]
             else:
-                unknown.append(each)
+                unknown.append(item)
         if unknown:
             pending += unknown
         else:

@@ -151,8 +151,8 @@ def _offset(value: Timestamp, zone: str) -> int:
         local = instant.astimezone(None if zone == "Local" else ZoneInfo(zone))
     except (ZoneInfoNotFoundError, OSError, ValueError):
         raise EvaluationError(f"unknown time zone {zone}") from None
-    found = local.utcoffset()
-    return int(found.total_seconds()) if found else 0
+    difference = local.utcoffset()
+    return int(difference.total_seconds()) if difference else 0
 
 
 def _getter(part: Callable[[int, date, int, int], int]) -> Callable[..., int]:

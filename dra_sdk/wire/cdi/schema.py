@@ -34,7 +34,7 @@ class Schema(Protocol):
 
 
 def type_name(value: object) -> str:
-    """The JSON type of a value for a sentence."""
+    """Return the JSON type of a value for a sentence."""
     return "null" if value is None else _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
@@ -98,13 +98,13 @@ class Array:
         if not isinstance(value, list):
             problems.append(f": must be a list, is {type_name(value)}")
             return value
-        found = []
+        kept = []
         for index, item in enumerate(value):
             before = len(problems)
-            found.append(self.item.read(item, problems))
+            kept.append(self.item.read(item, problems))
             if len(problems) > before:
                 _prefix(f"[{index}]", problems, before)
-        return found
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class StringMap:
         if not isinstance(value, dict):
             problems.append(f": must be an object, is {type_name(value)}")
             return value
-        found = {}
+        kept = {}
         for key, item in value.items():
             before = len(problems)
-            found[key] = STRING.read("" if item is None else item, problems)
+            kept[key] = STRING.read("" if item is None else item, problems)
             _prefix(f"[{key}]", problems, before)
-        return found
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +135,17 @@ class Object:
         if not isinstance(value, dict):
             problems.append(f": must be an object, is {type_name(value)}")
             return value
-        found = {}
+        kept = {}
         for key, item in value.items():
             schema = self.fields.get(key)
             if schema is None:
                 problems.append(f".{key}: unknown field")
             elif item is not None:
                 before = len(problems)
-                found[key] = schema.read(item, problems)
+                kept[key] = schema.read(item, problems)
                 if len(problems) > before:
                     _prefix(f".{key}", problems, before)
-        return found
+        return kept
 
 
 STRING: Final = String()

@@ -2,7 +2,7 @@
 
 These are plain functions over the author's dataclasses and dicts: three devices take some tens of microseconds. Only
 fields that are set are written, so that the spec declares the oldest CDI version that can hold them. The built spec
-passes the same checks as a spec that somebody else wrote.
+passes the same checks as a spec of another program.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:
     """
     subject, wrong_types, listed = f"CDI spec {kind}", list[str](), list[JSON]()
     for name, edits in devices.items():
-        found: list[str] = []
-        listed.append({"name": name, "containerEdits": schema.EDITS.read(edits_to_json(edits), found)})
-        wrong_types += [f"device {name}: {each.lstrip('.')}" for each in found]
+        problems: list[str] = []
+        listed.append({"name": name, "containerEdits": schema.EDITS.read(edits_to_json(edits), problems)})
+        wrong_types += [f"device {name}: {problem.lstrip('.')}" for problem in problems]
     if wrong_types:
         raise InvalidObjectError(subject, wrong_types)
     spec: JSON = {"cdiVersion": EARLIEST, "kind": kind, "devices": listed}
@@ -40,7 +40,7 @@ def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:
 
 
 def is_empty(edits: ContainerEdits) -> bool:
-    """Whether these edits change nothing. CDI refuses such a device, so the kubelet must get no CDI ID for it."""
+    """Return whether these edits change nothing. CDI refuses such a device, so the kubelet must get no CDI ID."""
     return not (
         edits.env
         or edits.device_nodes
@@ -54,22 +54,22 @@ def is_empty(edits: ContainerEdits) -> bool:
 
 def edits_to_json(edits: ContainerEdits) -> JSON:
     """Return the `containerEdits` object, unchecked."""
-    found: JSON = {}
+    fields: JSON = {}
     if edits.env:
-        found["env"] = _env(edits.env)
+        fields["env"] = _env(edits.env)
     if edits.device_nodes:
-        found["deviceNodes"] = [_device_node(node) for node in edits.device_nodes]
+        fields["deviceNodes"] = [_device_node(node) for node in edits.device_nodes]
     if edits.net_devices:
-        found["netDevices"] = [_net_device(device) for device in edits.net_devices]
+        fields["netDevices"] = [_net_device(device) for device in edits.net_devices]
     if edits.hooks:
-        found["hooks"] = [_hook(hook) for hook in edits.hooks]
+        fields["hooks"] = [_hook(hook) for hook in edits.hooks]
     if edits.mounts:
-        found["mounts"] = [_mount(mount) for mount in edits.mounts]
+        fields["mounts"] = [_mount(mount) for mount in edits.mounts]
     if edits.intel_rdt is not None:
-        found["intelRdt"] = _intel_rdt(edits.intel_rdt)
+        fields["intelRdt"] = _intel_rdt(edits.intel_rdt)
     if edits.additional_gids:
-        found["additionalGids"] = list(edits.additional_gids)
-    return found
+        fields["additionalGids"] = list(edits.additional_gids)
+    return fields
 
 
 def env_problems(edits: ContainerEdits) -> Iterator[str]:

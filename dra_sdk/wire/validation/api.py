@@ -68,19 +68,19 @@ def validate(
     if subresource and (subresource != "status" or rules.update_status is None or old is None):
         raise ValueError(f"an update of {value.kind} has no subresource {subresource!r}, or lacks the old object")
     if old is None:
-        found = rules.create(value, profile)
+        broken = rules.create(value, profile)
     else:
         update = rules.update_status if subresource and rules.update_status else rules.update
-        found = update(value, _stored(value, old, profile), profile)
-    return list(dict.fromkeys([*problems, *_compiled(found, compile_cel)]))
+        broken = update(value, _stored(value, old, profile), profile)
+    return list(dict.fromkeys([*problems, *_compiled(broken, compile_cel)]))
 
 
 def _compiled(problems: Iterable[Problem], compile_cel: CompileCel | None) -> Problems:
     for problem in problems:
         if not isinstance(problem, Uncompiled):
             yield problem
-        elif compile_cel is not None and (found := compile_cel(problem)):
-            yield found
+        elif compile_cel is not None and (cel_problem := compile_cel(problem)):
+            yield cel_problem
 
 
 def check(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> None:

@@ -123,7 +123,7 @@ def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Prob
 
 def request_names(claim: DeviceClaim) -> Names:
     """Return the names to which constraints, configuration and results of a claim may refer."""
-    return {value.name: {each.name for each in value.first_available or ()} for value in claim.requests or ()}
+    return {request.name: {choice.name for choice in request.first_available or ()} for request in claim.requests or ()}
 
 
 def references(requests: list[str] | None, field: str, names: Names, profile: ServerProfile) -> Problems:
@@ -141,7 +141,7 @@ def reference(name: str, field: str, names: Names) -> Problems:
     if len(parts) <= 2:  # noqa: PLR2004 (a request and an alternative)
         for part in parts:
             yield from dns_label(part, field)
-    if parts[0] not in names or parts[1:] not in ([], *([each] for each in names[parts[0]])):
+    if parts[0] not in names or parts[1:] not in ([], *([alternative] for alternative in names[parts[0]])):
         yield invalid(field, f"must be a request of the claim, or request/subrequest, is {show(name)}")
 
 
@@ -166,13 +166,13 @@ def _lower_case_name(value: str, field: str, profile: ServerProfile) -> Problems
 
 def _constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:
     """Return the attributes that the constraints of a claim compare, by request."""
-    found: dict[str, set[str]] = {}
+    attributes: dict[str, set[str]] = {}
     for constraint in constraints:
         name = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
         if name is not None:
             for request in constraint.requests or [""]:
-                found.setdefault(request, set()).add(name)
-    return found
+                attributes.setdefault(request, set()).add(name)
+    return attributes
 
 
 def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
@@ -266,8 +266,8 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
 
     # Unlike other lists, one that is too long is looked at to its end.
     yield from check_set(items, field, check, profile, key=lambda item: item.name)
-    if (found := len(items or ())) > (limit := profile.limits.derived_attributes):
-        yield too_many(field, found, limit)
+    if (length := len(items or ())) > (limit := profile.limits.derived_attributes):
+        yield too_many(field, length, limit)
 
 
 def opaque(

@@ -33,10 +33,10 @@ def new_class(value: DeviceClass, profile: ServerProfile) -> Problems:
     only if everything else is valid.
     """
     before_1_35 = profile.minor == OLDEST
-    found = list(new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=before_1_35))
-    found += _class(value.spec, None, "spec", profile)
-    yield from found
-    if all(isinstance(each, Uncompiled) for each in found):
+    problems = list(new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=before_1_35))
+    problems += _class(value.spec, None, "spec", profile)
+    yield from problems
+    if all(isinstance(problem, Uncompiled) for problem in problems):
         yield from path_segment_prefix(value.metadata.generate_name, "metadata.generateName")
 
 

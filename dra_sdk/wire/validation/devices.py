@@ -49,7 +49,7 @@ def device(value: Device, field: str, profile: ServerProfile, *, old: Device | N
 
 
 def is_advanced(value: Device, profile: ServerProfile) -> bool:
-    """Whether a slice with this device has a lower limit of devices."""
+    """Return whether a slice with this device has a lower limit of devices."""
     return bool(value.taints or value.consumes_counters or (has_lists(value) and profile.minor >= _FIRST_WITH_LISTS))
 
 
@@ -137,7 +137,7 @@ def attribute(value: DeviceAttribute, field: str, profile: ServerProfile) -> Pro
 
 
 def has_lists(device: Device) -> bool:
-    """Whether an attribute of the device is a list."""
+    """Return whether an attribute of the device is a list."""
     return any(items is not None for value in (device.attributes or {}).values() for items in _lists(value).values())
 
 

@@ -56,10 +56,10 @@ def check_set(
         return
     seen: set[Hashable] = set()
     for index, item in enumerate(items or ()):
-        if (found := key(item)) in seen:
+        if (identity := key(item)) in seen:
             part = f".{key_field}" if key_field and profile.minor == OLDEST else ""
-            yield duplicate(f"{field}[{index}]{part}", found)
-        seen.add(found)
+            yield duplicate(f"{field}[{index}]{part}", identity)
+        seen.add(identity)
 
 
 def check_map(
@@ -87,7 +87,7 @@ def check_map(
 
 
 def itself(item: str) -> Hashable:
-    """The key of an item in a set of strings."""
+    """Return the key of an item in a set of strings."""
     return item
 
 
@@ -97,13 +97,13 @@ def accept(_item: object, _field: str) -> Problems:
 
 
 def immutable(new: Any, old: Any, field: str) -> Problems:
-    """A problem if a field was changed."""
+    """Yield a problem if a field was changed."""
     if not semantically_equal(new, old):
         yield invalid(field, "must not be changed once it is set")
 
 
 def semantically_equal(left: Any, right: Any) -> bool:
-    """Whether two values mean the same to the API server (apimachinery `Semantic.DeepEqual`).
+    """Return whether two values mean the same to the API server (apimachinery `Semantic.DeepEqual`).
 
     Unset equals empty, 1000m equals 1, and 12:00Z equals 13:00+01:00.
     """

@@ -35,7 +35,7 @@ def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfi
 def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
     """Return the limit of devices for a slice with these devices."""
     limits = profile.limits
-    if any(is_advanced(each, profile) for each in devices):
+    if any(is_advanced(item, profile) for item in devices):
         return limits.advanced_devices_per_slice
     return limits.devices_per_slice
 
@@ -101,27 +101,27 @@ def _nodes(spec: ResourceSliceSpec, field: str) -> Problems:
 
 
 def _devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
-    before = {each.name: each for each in reversed((old and old.devices) or ())}
+    before = {stored.name: stored for stored in reversed((old and old.devices) or ())}
 
-    def check(each: Device, where: str) -> Problems:
+    def check(item: Device, where: str) -> Problems:
         selects_nodes = bool(spec.per_device_node_selection)
-        return device(each, where, profile, old=before.get(each.name), selects_nodes=selects_nodes)
+        return device(item, where, profile, old=before.get(item.name), selects_nodes=selects_nodes)
 
     limit = max_devices(spec.devices or (), profile)
     yield from check_set(
-        spec.devices, field, check, profile, key=lambda each: each.name, key_field="name", at_most=limit
+        spec.devices, field, check, profile, key=lambda item: item.name, key_field="name", at_most=limit
     )
 
 
 def _partition_type(spec: ResourceSliceSpec, name: str, field: str, profile: ServerProfile) -> Problems:
     broken = list(fully_qualified_name(name, f"{field}.partitionTypeAttribute", profile))
     yield from broken
-    consumers = [(index, each) for index, each in enumerate(spec.devices or ()) if each.consumes_counters]
+    consumers = [(index, consumer) for index, consumer in enumerate(spec.devices or ()) if consumer.consumes_counters]
     if not consumers:
         yield invalid(f"{field}.partitionTypeAttribute", "may only be set if devices consume counters")
-    for index, each in consumers if not broken else ():
+    for index, consumer in consumers if not broken else ():
         where = f"{field}.devices[{index}].attributes[{name}]"
-        attributes = each.attributes or {}
+        attributes = consumer.attributes or {}
         found = attributes.get(name) or attributes.get(name.removeprefix(f"{spec.driver}/"))
         if found is None:
             yield required(

@@ -60,16 +60,16 @@ def _consumers(
                 yield required(f"{where}.{name}")
 
     consumers, limit = status.reserved_for or [], profile.limits.reserved_for
-    yield from check_set(consumers, field, check, profile, key=lambda each: each.uid, key_field="uid", at_most=limit)
+    yield from check_set(consumers, field, check, profile, key=lambda item: item.uid, key_field="uid", at_most=limit)
     if consumers and status.allocation is None:
         yield forbidden(field, "must be empty while nothing is allocated")
-    elif deleted and any(each not in (before.reserved_for or ()) for each in consumers):
+    elif deleted and any(consumer not in (before.reserved_for or ()) for consumer in consumers):
         yield forbidden(field, "must not grow while the claim is being deleted")
 
 
 def _devices(status: ResourceClaimStatus, field: str, profile: ServerProfile) -> Problems:
     results = (status.allocation and status.allocation.devices.results) or []
-    allocated = {(each.driver, each.pool, each.device, each.share_id or "") for each in results}
+    allocated = {(result.driver, result.pool, result.device, result.share_id or "") for result in results}
 
     def check(device: AllocatedDeviceStatus, where: str) -> Problems:
         if _id(device) not in allocated:
