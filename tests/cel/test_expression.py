@@ -140,9 +140,9 @@ def test_one_selector_in_many_threads(view: cel.DeviceView):
     selector = cel.compile("cel.bind(n, device.attributes['gpu.example.com'].ports, n.map(x, x * 2).sum() == 12)")
     wanted = selector.evaluate(view)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: selector.evaluate(view), range(400)))
+        evaluations = list(pool.map(lambda _: selector.evaluate(view), range(400)))
     assert wanted.match
-    assert set(found) == {wanted}
+    assert set(evaluations) == {wanted}
 
 
 def run(code: str, *flags: str) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ def shown(node: Node) -> str:
         args = ", ".join(map(shown, node.args))
         return f"{shown(node.target)}.{node.function}({args})" if node.target else f"{node.function}({args})"
     if isinstance(node, ListNode):
-        return f"[{', '.join(('?' * (i in node.optional)) + shown(each) for i, each in enumerate(node.items))}]"
+        return f"[{', '.join(('?' * (i in node.optional)) + shown(item) for i, item in enumerate(node.items))}]"
     assert isinstance(node, MapNode)
     return "{" + ", ".join(f"{shown(key)}: {shown(value)}" for key, value in node.entries) + "}"
 

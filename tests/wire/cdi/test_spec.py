@@ -89,7 +89,7 @@ def test_a_broken_rule_names_kind_device_and_field(name, edits, problem):
     with pytest.raises(InvalidObjectError) as refused:
         claim_spec(KIND, {name: edits})
     assert refused.value.subject == f"CDI spec {KIND}"
-    assert [each[: len(problem)] for each in refused.value.problems] == [problem]
+    assert [sentence[: len(problem)] for sentence in refused.value.problems] == [problem]
 
 
 def test_a_path_object_instead_of_text_is_explained(tmp_path):
