@@ -21,7 +21,7 @@ from dra_sdk.cel.expression import MAX_COST, compile  # noqa: A004 (the field's 
 from dra_sdk.cel.fields import FieldAccess, FieldValue, failing_offset, field_accesses, format_value
 from dra_sdk.cel.lexer import Token, tokens
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, ListNode, Literal, Node
+from dra_sdk.cel.syntax import Bind, CallNode, Expr, ListNode, Literal
 from dra_sdk.cel.values import Semver
 from dra_sdk.model.quantity import Quantity
 
@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ConjunctExplanation:
     """What one conjunct says about one device.
 
     holds: whether it is true; None if it has no answer.
@@ -86,14 +86,14 @@ class Conjunct:
         except CelRuntimeError:
             return None
 
-    def explain(self, device: DeviceView) -> Explanation:
+    def explain(self, device: DeviceView) -> ConjunctExplanation:
         """Return whether it is true for a device, and the fields that it accesses."""
         problem, offset, holds = "", self.offset, None
         try:
             holds = compile(self.expression, self.features).matches(device)
         except CelRuntimeError as error:
             problem, offset = error.problem, failing_offset(self.checked(), device, self.offset)
-        return Explanation(holds, *position(self.expression, offset), self.fields(device), problem)
+        return ConjunctExplanation(holds, *position(self.expression, offset), self.fields(device), problem)
 
     def fields(self, device: DeviceView) -> tuple[FieldValue, ...]:
         """Return the fields of a device that it accesses."""
@@ -251,22 +251,22 @@ class _Constant:
         return self.literal.offset
 
 
-def _constants(node: Node) -> Iterator[_Constant]:
+def _constants(node: Expr) -> Iterator[_Constant]:
     """Yield the literals that something is compared with, in lists too, and the arguments of quantity and semver."""
-    if isinstance(node, Call) and node.function in _MAKERS and isinstance(node.args[0], Literal):
+    if isinstance(node, CallNode) and node.function in _MAKERS and isinstance(node.args[0], Literal):
         yield _Constant(node.args[0], node.function)
         return
-    if isinstance(node, Call) and node.function in _COMPARISONS and not any(map(_is_order, node.args)):
+    if isinstance(node, CallNode) and node.function in _COMPARISONS and not any(map(_is_order, node.args)):
         yield from (_Constant(operand, "") for operand in node.args if isinstance(operand, Literal))
-    if isinstance(node, Call) and node.function == _IN and isinstance(node.args[1], ListNode):
+    if isinstance(node, CallNode) and node.function == _IN and isinstance(node.args[1], ListNode):
         yield from (_Constant(item, "") for item in node.args[1].items if isinstance(item, Literal))
     for child in [node.result] if isinstance(node, Bind) else node.children():
         yield from _constants(child)
 
 
-def _is_order(node: Node) -> bool:
+def _is_order(node: Expr) -> bool:
     """Return whether a node is a call of compareTo: the 0 that its result is compared with must stay."""
-    return isinstance(node, Call) and node.function == "compareTo"
+    return isinstance(node, CallNode) and node.function == "compareTo"
 
 
 def _same_kind(constant: _Constant, value: Any) -> bool:

@@ -31,11 +31,11 @@ from dra_sdk.cel.errors import (
     CelTooLongError,
 )
 from dra_sdk.cel.estimate import estimate
-from dra_sdk.cel.frame import Frame
+from dra_sdk.cel.frame import EvaluationFrame
 from dra_sdk.cel.parser import parse
 from dra_sdk.cel.plan import plan
-from dra_sdk.cel.syntax import Node
-from dra_sdk.cel.types import Kind, Type
+from dra_sdk.cel.syntax import Expr
+from dra_sdk.cel.types import Type, TypeKind
 from dra_sdk.cel.values import CostLimitError, EvaluationError, MissingPackageError, Semver, UInt, type_of
 
 MAX_LENGTH: Final = 10 * 1024
@@ -43,7 +43,7 @@ MAX_LENGTH: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
 """What an expression may cost: at worst, for the API server; for each device, for the scheduler."""
 
-Check = Callable[[str, Node, Environment], Checked]
+Check = Callable[[str, Expr, Environment], Checked]
 """Checks the types of an expression: as a condition, or of any type."""
 _ALL_FEATURES: Final = Features()
 _SCALARS: Final = frozenset({types.BOOL, types.INT, types.STRING, types.SEMVER, types.DYN, types.ANY})
@@ -96,7 +96,7 @@ class Expression:
     def _run(self, subject: Any, limit: int) -> tuple[Any, int]:
         """Return the value for a subject and its cost; CelRuntimeError, or CelCostError above `limit`."""
         try:
-            frame = Frame([self._variable(subject), *[None] * (self._program.variables - 1)], limit)
+            frame = EvaluationFrame([self._variable(subject), *[None] * (self._program.variables - 1)], limit)
             value = self._program.run(frame)
             frame.spend(0)
         except EvaluationError as error:
@@ -158,7 +158,7 @@ class DerivedAttribute(Expression):
     def __init__(self, expression: str, features: Features) -> None:
         super().__init__(expression, environment(features), check_any)
         kind, lists = self._checked.type(self._checked.tree), features.list_type_attributes
-        if kind not in _SCALARS and not (lists and kind.kind is Kind.LIST and kind.params[0] in _SCALARS):
+        if kind not in _SCALARS and not (lists and kind.kind is TypeKind.LIST and kind.params[0] in _SCALARS):
             problem = _wrong_attribute_type(kind, lists=lists)
             raise CelCompileError.at(expression, problem, self._checked.tree.offset)
 

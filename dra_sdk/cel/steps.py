@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, Final
 
 from dra_sdk.cel.comparison import equal, same
-from dra_sdk.cel.frame import PENDING, Constant, Failure, Frame, Lazy, Step, read
+from dra_sdk.cel.frame import PENDING, Constant, EvaluationFrame, Failure, Lazy, Step, read
 from dra_sdk.cel.library.lists import insert_into
 from dra_sdk.cel.library.overloads import NEW_LIST, STRING, Overload
 from dra_sdk.cel.values import (
@@ -23,7 +23,7 @@ from dra_sdk.cel.values import (
     type_of,
 )
 
-Dispatch = Callable[[Frame, list[Any]], tuple[Any, int]]
+Dispatch = Callable[[EvaluationFrame, list[Any]], tuple[Any, int]]
 """Calls a function with operands; returns its value and its cost."""
 
 #: Kubernetes knows the cost of these only where the types decide which overload is called; else they cost 1.
@@ -47,7 +47,7 @@ def dispatch_to(overload: Overload) -> Dispatch:
     """Return the dispatch to the one overload that the types decided for."""
     run = _runner(overload)
 
-    def dispatch(frame: Frame, args: list[Any]) -> tuple[Any, int]:
+    def dispatch(frame: EvaluationFrame, args: list[Any]) -> tuple[Any, int]:
         value = run(frame, args)
         return value, _cost(overload, args, value)
 
@@ -59,7 +59,7 @@ def dispatch_by_values(overloads: Sequence[Overload]) -> Dispatch:
     nominal = len(overloads) > 1 and overloads[0].function in _COSTED_BY_OVERLOAD
     runners = [(overload, _runner(overload)) for overload in overloads]
 
-    def dispatch(frame: Frame, args: list[Any]) -> tuple[Any, int]:
+    def dispatch(frame: EvaluationFrame, args: list[Any]) -> tuple[Any, int]:
         for overload, run in runners:
             if overload.loose or all(map(fits, args, overload.params)):
                 value = run(frame, args)
@@ -69,7 +69,7 @@ def dispatch_by_values(overloads: Sequence[Overload]) -> Dispatch:
     return dispatch
 
 
-def _runner(overload: Overload) -> Callable[[Frame, list[Any]], Any]:
+def _runner(overload: Overload) -> Callable[[EvaluationFrame, list[Any]], Any]:
     run = overload.run
     return (lambda frame, args: run(frame.count, *args)) if overload.counted else (lambda _frame, args: run(*args))
 
@@ -82,7 +82,7 @@ def _cost(overload: Overload, args: list[Any], value: Any) -> int:
 def call(dispatch: Dispatch, steps: Sequence[Step]) -> Step:
     """Return the step of a call whose cost depends on its operands."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         value, cost = dispatch(frame, [step(frame) for step in steps])
         frame.spend(cost)
         return value
@@ -95,14 +95,14 @@ def fixed_call(function: Callable[..., Any], cost: int, steps: Sequence[Step]) -
     if len(steps) == 1:
         (only,) = steps
 
-        def run_unary(frame: Frame) -> Any:
+        def run_unary(frame: EvaluationFrame) -> Any:
             value = only(frame)
             frame.cost += cost
             return function(value)
 
         return run_unary
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         values = [step(frame) for step in steps]
         frame.cost += cost
         return function(*values)
@@ -110,14 +110,14 @@ def fixed_call(function: Callable[..., Any], cost: int, steps: Sequence[Step]) -
     return run
 
 
-def constant_call(dispatch: Dispatch, frame: Frame, args: list[Any]) -> Step:
+def constant_call(dispatch: Dispatch, frame: EvaluationFrame, args: list[Any]) -> Step:
     """Return the step of a call such as `quantity("1Gi")`: evaluated once, and paid for each time."""
     try:
         value, cost = dispatch(frame, args)
     except EvaluationError as error:
         value, cost = Failure(error), 1
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         frame.spend(cost)
         if isinstance(value, Failure):
             raise value.error
@@ -134,7 +134,7 @@ def equality(overload: Overload, left: Step, right: Step, *, negated: bool) -> S
     compare, cost_of = (same if negated else equal), overload.cost.actual
     assert not isinstance(cost_of, int)
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         one, other = left(frame), right(frame)
         kind = type(one)
         if kind is type(other):
@@ -161,7 +161,7 @@ def membership(item: Step, items: Sequence[Any]) -> Step:
     if not items:
         return Constant(value=False)
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         wanted = item(frame)
         if isinstance(wanted, Semver):
             raise EvaluationError("a version cannot be looked up in a list of other constants")
@@ -173,7 +173,7 @@ def membership(item: Step, items: Sequence[Any]) -> Step:
 def logical(left: Step, right: Step, *, decisive: bool) -> Step:
     """Return the step of `&&` or `||`: either side may decide, even if the other one is an error."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         try:
             first = left(frame)
         except EvaluationError:
@@ -195,7 +195,7 @@ def logical(left: Step, right: Step, *, decisive: bool) -> Step:
 def conditional(condition: Step, yes: Step, no: Step) -> Step:
     """Return the step of `condition ? yes : no`."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         chosen = condition(frame)
         if not isinstance(chosen, bool):
             raise EvaluationError("no such overload")
@@ -207,7 +207,7 @@ def conditional(condition: Step, yes: Step, no: Step) -> Step:
 def fallback(optional: Step, other: Step, *, unwrap: bool) -> Step:
     """Return the step of `optional.or(other)`, or with `unwrap` of `optional.orValue(other)`."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         value = optional(frame)
         if not isinstance(value, Optional):
             raise EvaluationError("no such overload")
@@ -221,7 +221,7 @@ def fallback(optional: Step, other: Step, *, unwrap: bool) -> Step:
 def not_strictly_false(operand: Step) -> Step:
     """Return the step that lets a loop go on: an accumulator that is an error may still become true or false."""
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         try:
             goes_on = operand(frame) is not False
         except EvaluationError:
@@ -235,7 +235,7 @@ def not_strictly_false(operand: Step) -> Step:
 def bound(slot: int, value: Step, result: Step) -> Step:
     """Return the step of `cel.bind`: a variable whose value is computed when it is first read."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         frame.variables[slot] = Lazy(value)
         return result(frame)
 
@@ -259,7 +259,7 @@ class Loop:
         items, start, pairs = self._items, self._start, self._pairs
         slot, first, second = self._slots
 
-        def run(frame: Frame) -> Any:
+        def run(frame: EvaluationFrame) -> Any:
             variables = frame.variables
             entries = _entries(items(frame), pairs=pairs)
             variables[slot] = start(frame)
@@ -296,7 +296,7 @@ def append(slot: int, item: Step) -> Step:
     return partial(_append, slot, item, 2 if isinstance(item, Constant) else 2 + NEW_LIST)
 
 
-def _append(slot: int, item: Step, cost: int, frame: Frame) -> list[Any]:
+def _append(slot: int, item: Step, cost: int, frame: EvaluationFrame) -> list[Any]:
     items: list[Any] = frame.variables[slot]
     if type(items) in PENDING:
         items = read(frame, slot)
@@ -311,7 +311,7 @@ def insert(slot: int, entry: Sequence[Step]) -> Step:
     return partial(_insert, slot, entry)
 
 
-def _insert(slot: int, entry: Sequence[Step], frame: Frame) -> dict[Any, Any]:
+def _insert(slot: int, entry: Sequence[Step], frame: EvaluationFrame) -> dict[Any, Any]:
     entries: dict[Any, Any] = frame.variables[slot]
     if type(entries) in PENDING:
         entries = read(frame, slot)

@@ -14,7 +14,7 @@ ACCUMULATOR: Final = "@result"
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Expr:
     """One expression.
 
     offset: where in the source an error about this node points.
@@ -22,16 +22,16 @@ class Node:
 
     offset: int
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one, in source order."""
         return []
 
 
-NodeT = TypeVar("NodeT", bound=Node)
+ExprT = TypeVar("ExprT", bound=Expr)
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     """A constant.
 
     value: its value.
@@ -41,7 +41,7 @@ class Literal(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expr):
     """A variable or the name of a type.
 
     name: the name, without a leading dot.
@@ -53,7 +53,7 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.name`, or `has(operand.name)`.
 
     operand: what is selected from.
@@ -61,17 +61,17 @@ class Select(Node):
     test: whether this is `has(operand.name)`.
     """
 
-    operand: Node
+    operand: Expr
     name: str
     test: bool = False
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.operand]
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class CallNode(Expr):
     """A call of a function, a method or an operator.
 
     function: its name; operators have names such as `_&&_` and `_[_]`.
@@ -80,52 +80,52 @@ class Call(Node):
     """
 
     function: str
-    args: list[Node]
-    target: Node | None = None
+    args: list[Expr]
+    target: Expr | None = None
 
-    def operands(self) -> list[Node]:
+    def operands(self) -> list[Expr]:
         """Return the arguments, the target of a method first."""
         return self.args if self.target is None else [self.target, *self.args]
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return self.operands()
 
 
 @dataclass(slots=True, eq=False)
-class ListNode(Node):
+class ListNode(Expr):
     """`[a, ?b]`.
 
     items: the items.
     optional: the indices of the items with a question mark.
     """
 
-    items: list[Node]
+    items: list[Expr]
     optional: frozenset[int] = frozenset()
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return self.items
 
 
 @dataclass(slots=True, eq=False)
-class MapNode(Node):
+class MapNode(Expr):
     """`{key: value, ?key: optional}`.
 
     entries: pairs of key and value.
     optional: the indices of the entries with a question mark.
     """
 
-    entries: list[tuple[Node, Node]]
+    entries: list[tuple[Expr, Expr]]
     optional: frozenset[int] = frozenset()
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [part for entry in self.entries for part in entry]
 
 
 @dataclass(slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(Expr):
     """A loop over a list or a map that updates an accumulator; macros such as `all` expand to it.
 
     items: what is iterated: the items of a list, the keys of a map.
@@ -138,22 +138,22 @@ class Comprehension(Node):
     result: the value of the whole comprehension.
     """
 
-    items: Node
+    items: Expr
     variable: str
     variable2: str
     accumulator: str
-    start: Node
-    condition: Node
-    step: Node
-    result: Node
+    start: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.items, self.start, self.condition, self.step, self.result]
 
 
 @dataclass(slots=True, eq=False)
-class Bind(Node):
+class Bind(Expr):
     """`cel.bind(name, value, result)`; the value is computed when it is first needed.
 
     name: the variable.
@@ -162,15 +162,15 @@ class Bind(Node):
     """
 
     name: str
-    value: Node
-    result: Node
+    value: Expr
+    result: Expr
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.value, self.result]
 
 
-def qualified_name(node: Node | None) -> str:
+def qualified_name(node: Expr | None) -> str:
     """Return `a.b.c` for a node of names and selections only, else an empty text."""
     names: list[str] = []
     while isinstance(node, Select) and not node.test:
@@ -179,12 +179,12 @@ def qualified_name(node: Node | None) -> str:
     return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else ""
 
 
-def copied(node: NodeT) -> NodeT:
+def copied(node: ExprT) -> ExprT:
     """Return a copy of a tree with nodes of its own, for macros that use an argument twice."""
     changed: dict[str, Any] = {}
     for name in _FIELDS[type(node)]:
         value = getattr(node, name)
-        if isinstance(value, Node):
+        if isinstance(value, Expr):
             changed[name] = copied(value)
         elif isinstance(node, MapNode) and name == "entries":
             changed[name] = [(copied(key), copied(content)) for key, content in node.entries]
@@ -193,7 +193,7 @@ def copied(node: NodeT) -> NodeT:
     return replace(node, **changed)
 
 
-def depth(node: Node) -> int:
+def depth(node: Expr) -> int:
     """Return how many levels a tree has, without recursion: this guards the recursion of later stages."""
     deepest, level = 0, [node]
     while level:
@@ -202,7 +202,7 @@ def depth(node: Node) -> int:
     return deepest
 
 
-_FIELDS: Final[dict[type[Node], tuple[str, ...]]] = {
+_FIELDS: Final[dict[type[Expr], tuple[str, ...]]] = {
     kind: tuple(field.name for field in fields(kind))
-    for kind in (Literal, Ident, Select, Call, ListNode, MapNode, Comprehension, Bind)
+    for kind in (Literal, Ident, Select, CallNode, ListNode, MapNode, Comprehension, Bind)
 }

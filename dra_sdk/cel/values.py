@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
 
 from dra_sdk.cel import types
-from dra_sdk.cel.types import Kind, Type
+from dra_sdk.cel.types import Type, TypeKind
 from dra_sdk.model.quantity import Quantity
 
 INT64: Final = 2**63 - 1
@@ -217,11 +217,11 @@ def type_of(value: Any) -> Type:
 
 def fits(value: Any, wanted: Type) -> bool:
     """Return whether a value may be passed where a function wants this type; the first element stands for a list."""
-    if wanted.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
+    if wanted.kind in {TypeKind.DYN, TypeKind.ANY, TypeKind.PARAM}:
         return True
     if type_of(value).name != wanted.name:
         return False
-    if wanted.kind is Kind.LIST:
+    if wanted.kind is TypeKind.LIST:
         return not value or fits(value[0], wanted.params[0])
     return True
 

@@ -146,7 +146,7 @@ class Units:
 
 
 @dataclass(slots=True)
-class _Card:
+class _CardState:
     history: FaultHistory[Units]
     devices: dict[str, Units] = field(default_factory=dict)
     reading: dict[Units, tuple[str, ...]] = field(default_factory=dict)  # the remarks of the last reading
@@ -177,7 +177,7 @@ class HealthTracker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settle, self._forget, self._timeout, self._clock = settle, forget, timeout, clock
-        self._cards: dict[str, _Card] = {}
+        self._cards: dict[str, _CardState] = {}
 
     def publish(self, card: str, devices: Mapping[str, Iterable[Hashable] | None], pool: str | None = None) -> None:
         """Say as which devices a card is published: for each its units, or None for all of the card.
@@ -240,7 +240,7 @@ class HealthTracker:
                 reports.append(DeviceHealth(name, status, message, card.pool, self._timeout))
         return reports
 
-    def _status(self, card: _Card, units: Units, now: float) -> tuple[HealthStatus, str]:
+    def _status(self, card: _CardState, units: Units, now: float) -> tuple[HealthStatus, str]:
         if problems := list(card.history.faults(units)):
             return HealthStatus.UNHEALTHY, "; ".join(problems)
         if not card.was_read or now - card.unreadable_since >= self._settle:
@@ -248,8 +248,8 @@ class HealthTracker:
         latest = (remark for part, remarks in card.reading.items() if part.touches(units) for remark in remarks)
         return HealthStatus.HEALTHY, "; ".join([*latest, *card.history.remarks()])
 
-    def _card(self, card: str) -> _Card:
-        return self._cards.setdefault(card, _Card(FaultHistory(self._settle)))
+    def _card(self, card: str) -> _CardState:
+        return self._cards.setdefault(card, _CardState(FaultHistory(self._settle)))
 
 
 def watch(

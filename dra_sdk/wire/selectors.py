@@ -18,7 +18,7 @@ _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 @dataclass(frozen=True)
-class Requirement:
+class SelectorTerm:
     """One term of a selector.
 
     key: the label or the field path.
@@ -36,7 +36,7 @@ class Requirement:
         return present is not self.negated
 
 
-LabelSelector = tuple[Requirement, ...]
+LabelSelector = tuple[SelectorTerm, ...]
 """All of them must match."""
 
 
@@ -56,12 +56,12 @@ def labels_match(selector: LabelSelector, labels: Mapping[str, str] | None) -> b
     return all(term.accepts(given.get(term.key)) for term in selector)
 
 
-def _label_term(term: str) -> Requirement:
+def _label_term(term: str) -> SelectorTerm:
     if match := _SET.match(term):
         values = frozenset(value.strip() for value in match["values"].split(","))
-        return Requirement(match["key"], values, match["op"] == "notin")
+        return SelectorTerm(match["key"], values, match["op"] == "notin")
     if match := COMPARISON.match(term):
-        return Requirement(match["key"], frozenset({match["value"]}), match["op"] == "!=")
+        return SelectorTerm(match["key"], frozenset({match["value"]}), match["op"] == "!=")
     if match := _EXISTS.match(term):
-        return Requirement(match["key"], None, bool(match["not"]))
+        return SelectorTerm(match["key"], None, bool(match["not"]))
     raise ValueError(f"unable to parse requirement: {term.strip()!r} is not a label selector")

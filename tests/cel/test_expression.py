@@ -187,7 +187,7 @@ def test_without_its_library_only_patterns_are_refused_with_the_line_to_type():
     assert len(lines) == 4
 
 
-KNOB = types.Type(types.Kind.STRUCT, "Knob")
+KNOB = types.Type(types.TypeKind.STRUCT, "Knob")
 KNOBS = object_environment(
     "self", KNOB, Shape(0, {"turns": Shape(1), "text": Shape(20)}), {KNOB: {"turns": types.INT, "text": types.STRING}}
 )

@@ -16,8 +16,8 @@ from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
 from dra_sdk.cel.library.overloads import CallEstimate, CallSite, Cost, Overload, method, walk
 from dra_sdk.cel.library.standard import to_string
 from dra_sdk.cel.library.times import text_of_duration, text_of_timestamp
-from dra_sdk.cel.syntax import ListNode, MapNode, Node
-from dra_sdk.cel.types import DYN, STRING, Kind, Type, list_of
+from dra_sdk.cel.syntax import Expr, ListNode, MapNode
+from dra_sdk.cel.types import DYN, STRING, Type, TypeKind, list_of
 from dra_sdk.cel.values import Duration, EvaluationError, Timestamp, UInt, check_size, is_list, type_of
 
 _DEFAULT_PRECISION: Final = 6
@@ -92,8 +92,8 @@ def _clause(digits: str | None, kind: str) -> Clause:
 
 
 def check_format(
-    template: str, operands: Sequence[Node], kind_of: Callable[[Node], Type]
-) -> tuple[Node | None, str] | None:
+    template: str, operands: Sequence[Expr], kind_of: Callable[[Expr], Type]
+) -> tuple[Expr | None, str] | None:
     """Check a literal template against the types of its operands.
 
     Returns the operand that is wrong, None if it is none of them, and the problem; None if nothing is wrong.
@@ -116,12 +116,12 @@ def check_format(
     return None
 
 
-def _wrong_operand(clause: Clause, operand: Node, kind_of: Callable[[Node], Type]) -> Node | None:
+def _wrong_operand(clause: Clause, operand: Expr, kind_of: Callable[[Expr], Type]) -> Expr | None:
     pending = [operand]
     while pending:
         node = pending.pop()
         kind = kind_of(node)
-        if kind.kind is not Kind.DYN and kind.name not in _CLAUSES[clause.kind.lower()][0]:
+        if kind.kind is not TypeKind.DYN and kind.name not in _CLAUSES[clause.kind.lower()][0]:
             return node
         if clause.kind == "s" and isinstance(node, ListNode | MapNode):
             pending += reversed(node.children())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.wire.selectors import COMPARISON, LabelSelector, Requirement, labels_match, parse_labels, terms
+from dra_sdk.wire.selectors import COMPARISON, LabelSelector, SelectorTerm, labels_match, parse_labels, terms
 
 if TYPE_CHECKING:
     from dra_sdk.model import JSON
@@ -27,7 +27,7 @@ class Selector:
     """
 
     namespace: str = ""
-    fields: tuple[Requirement, ...] = ()
+    fields: tuple[SelectorTerm, ...] = ()
     labels: LabelSelector = ()
 
     def matches(self, obj: JSON) -> bool:
@@ -48,14 +48,14 @@ def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labe
     return Selector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), requirements)
 
 
-def _field_term(resource: ResourceType, term: str) -> Requirement:
+def _field_term(resource: ResourceType, term: str) -> SelectorTerm:
     found = COMPARISON.match(term)
     if not found:
         raise statuses.bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     key = found["key"]
     if key not in resource.field_selectors:
         raise statuses.bad_request(_unknown(resource, key))
-    return Requirement(key, frozenset({found["value"]}), found["op"] == "!=")
+    return SelectorTerm(key, frozenset({found["value"]}), found["op"] == "!=")
 
 
 def _unknown(resource: ResourceType, key: str) -> str:

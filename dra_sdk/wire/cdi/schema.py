@@ -23,7 +23,7 @@ _NAMES: Final[Mapping[type, str]] = {
 _UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
-class Schema(Protocol):
+class JsonType(Protocol):
     """A JSON type."""
 
     def read(self, value: Any, problems: list[str]) -> Any:
@@ -48,7 +48,7 @@ class String:
     """A string. Runtimes accept a number or a boolean too: in YAML, `name: 0` needs no quotes."""
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if isinstance(value, str):
             if found := _UNUSABLE.search(value):
                 kind = "a NUL character" if found[0] == "\0" else "an unpaired surrogate"
@@ -65,7 +65,7 @@ class Boolean:
     """A boolean."""
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if not isinstance(value, bool):
             problems.append(f": must be a boolean, is {type_name(value)}")
         return value
@@ -79,7 +79,7 @@ class Integer:
     high: int
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if not isinstance(value, int) or isinstance(value, bool):
             problems.append(f": must be a whole number, is {type_name(value)}")
         elif not self.low <= value <= self.high:
@@ -91,10 +91,10 @@ class Integer:
 class Array:
     """A list whose items have one type."""
 
-    item: Schema
+    item: JsonType
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if not isinstance(value, list):
             problems.append(f": must be a list, is {type_name(value)}")
             return value
@@ -112,7 +112,7 @@ class StringMap:
     """An object with any keys and strings as values."""
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if not isinstance(value, dict):
             problems.append(f": must be an object, is {type_name(value)}")
             return value
@@ -125,13 +125,13 @@ class StringMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class Struct:
     """An object with known fields."""
 
-    fields: Mapping[str, Schema]
+    fields: Mapping[str, JsonType]
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """See JsonType."""
         if not isinstance(value, dict):
             problems.append(f": must be an object, is {type_name(value)}")
             return value
@@ -154,29 +154,29 @@ BOOLEAN: Final = Boolean()
 UINT32: Final = Integer(0, 2**32 - 1)
 INT64: Final = Integer(-(2**63), 2**63 - 1)
 
-DEVICE_NODE: Final = Object(
+DEVICE_NODE: Final = Struct(
     {
         "path": STRING, "hostPath": STRING, "type": STRING, "major": INT64, "minor": INT64, "fileMode": UINT32,
         "permissions": STRING, "uid": UINT32, "gid": UINT32,
     }
 )  # fmt: skip
-NET_DEVICE: Final = Object({"hostInterfaceName": STRING, "name": STRING})
-HOOK: Final = Object({"hookName": STRING, "path": STRING, "args": STRINGS, "env": STRINGS, "timeout": INT64})
-MOUNT: Final = Object({"hostPath": STRING, "containerPath": STRING, "options": STRINGS, "type": STRING})
-INTEL_RDT: Final = Object(
+NET_DEVICE: Final = Struct({"hostInterfaceName": STRING, "name": STRING})
+HOOK: Final = Struct({"hookName": STRING, "path": STRING, "args": STRINGS, "env": STRINGS, "timeout": INT64})
+MOUNT: Final = Struct({"hostPath": STRING, "containerPath": STRING, "options": STRINGS, "type": STRING})
+INTEL_RDT: Final = Struct(
     {
         "closID": STRING, "l3CacheSchema": STRING, "memBwSchema": STRING, "schemata": STRINGS,
         "enableMonitoring": BOOLEAN,
     }
 )  # fmt: skip
-EDITS: Final = Object(
+EDITS: Final = Struct(
     {
         "env": STRINGS, "deviceNodes": Array(DEVICE_NODE), "netDevices": Array(NET_DEVICE), "hooks": Array(HOOK),
         "mounts": Array(MOUNT), "intelRdt": INTEL_RDT, "additionalGids": Array(UINT32),
     }
 )  # fmt: skip
-DEVICE: Final = Object({"name": STRING, "annotations": StringMap(), "containerEdits": EDITS})
-SPEC: Final = Object(
+DEVICE: Final = Struct({"name": STRING, "annotations": StringMap(), "containerEdits": EDITS})
+SPEC: Final = Struct(
     {
         "cdiVersion": STRING, "kind": STRING, "annotations": StringMap(), "devices": Array(DEVICE),
         "containerEdits": EDITS,
