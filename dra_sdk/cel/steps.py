@@ -32,14 +32,8 @@ _COSTED_BY_OVERLOAD: Final = frozenset(
 )
 #: What the scheduler calls these types in its messages, so that one can search for them.
 _GO_NAMES: Final = {
-    "bool": "types.Bool",
-    "int": "types.Int",
-    "uint": "types.Uint",
-    "double": "types.Double",
-    "string": "types.String",
-    "bytes": "types.Bytes",
-    "kubernetes.Semver": "cel.Semver",
-    "kubernetes.Quantity": "cel.Quantity",
+    **{name: f"types.{name.capitalize()}" for name in ("bool", "int", "uint", "double", "string", "bytes")},
+    **{f"kubernetes.{name}": f"cel.{name}" for name in ("Semver", "Quantity")},
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
@@ -129,8 +129,7 @@ class Duration:
     nanoseconds: int
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """A point in time.
 
@@ -139,16 +138,7 @@ class Timestamp:
     """
 
     nanoseconds: int
-    offset: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timestamp) and self.nanoseconds == other.nanoseconds
-
-    def __lt__(self, other: Timestamp) -> bool:
-        return self.nanoseconds < other.nanoseconds
-
-    def __hash__(self) -> int:
-        return hash(self.nanoseconds)
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +173,7 @@ class Format:
     pattern_size: int
 
 
-_NAMES: Final[tuple[tuple[Any, Type], ...]] = (
+PYTHON_TYPES: Final[tuple[tuple[Any, Type], ...]] = (
     (bool, types.BOOL),
     (UInt, types.UINT),
     (int, types.INT),
@@ -204,7 +194,8 @@ _NAMES: Final[tuple[tuple[Any, Type], ...]] = (
     (Format, types.FORMAT),
     (Type, types.type_of(types.DYN)),
 )
-_EXACT: Final = {python_type: kind for python_type, kind in _NAMES if isinstance(python_type, type)} | {
+"""The type of the values of each Python type, subclasses first."""
+_EXACT: Final = {python_type: kind for python_type, kind in PYTHON_TYPES if isinstance(python_type, type)} | {
     dict: types.map_of(types.DYN, types.DYN),
     list: types.list_of(types.DYN),
 }
@@ -212,7 +203,7 @@ _EXACT: Final = {python_type: kind for python_type, kind in _NAMES if isinstance
 
 def type_of(value: Any) -> Type:
     """Return the type of a value; elements of lists and maps are dyn."""
-    return _EXACT.get(type(value)) or next(kind for python_type, kind in _NAMES if isinstance(value, python_type))
+    return _EXACT.get(type(value)) or next(kind for python_type, kind in PYTHON_TYPES if isinstance(value, python_type))
 
 
 def fits(value: Any, wanted: Type) -> bool:

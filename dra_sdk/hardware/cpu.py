@@ -24,8 +24,9 @@ from typing import Literal
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, numbered_paths, read_cpuset, read_int, read_optional, read_text
+from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_int, read_optional, read_text
 from dra_sdk.hardware.numa import read_numa_cpus
+from dra_sdk.model.driver import Host
 
 CoreType = Literal["standard", "p-core", "e-core"]
 """`standard` if all cores of the machine are alike, else performance core or efficiency core."""

@@ -25,9 +25,10 @@ from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.hardware.child import write as write_file
-from dra_sdk.hardware.host import Host, read_optional, read_text
+from dra_sdk.hardware.host import read_optional, read_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.polling import Clock
+from dra_sdk.model.driver import Host
 
 log = logging.getLogger(__name__)
 _PROC: Final = Path("/proc")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, link_target_name, numbered_paths, read_cpuset, read_hex, read_int, read_optional
+from dra_sdk.hardware.host import link_target_name, numbered_paths, read_cpuset, read_hex, read_int, read_optional
+from dra_sdk.model.driver import Host
 
 log = logging.getLogger(__name__)
 # Domains have four digits, except those of a VMD controller: 10000 and above.

@@ -34,31 +34,23 @@ _INT64_LIMIT: Final = 2**63
 _SHOWN: Final = 100  # characters of a value of the wrong type in a message
 
 
-class _Problems(list[str]):
-    """The problems of one object. Each begins with the field."""
-
-    def raise_for(self, subject: str) -> None:
-        """Raise InvalidObjectError if there are any."""
-        if self:
-            raise InvalidObjectError(subject, list(self))
-
-
 def device_json(device: Device, driver: str) -> JSON:
     """Return the entry of a device in `spec.devices`. InvalidObjectError names the device and the field.
 
     Attribute names lose the domain if it is the driver's own, as the API recommends. Capacity names do not change,
     because `capacity.requests` of a claim must spell them exactly as the slice does.
     """
-    problems = _Problems()
+    problems: list[str] = []
     try:
         fields = _fields(device, driver, problems)
     except (AttributeError, TypeError):
-        problems += list(_wrong_types(device))
+        problems += _wrong_types(device)
         if not problems:
             raise
         fields = {}
     selection = node_selection_json(device.node, problems) if device.node else {}
-    problems.raise_for(f"device {device.name}")
+    if problems:
+        raise InvalidObjectError(f"device {device.name}", problems)
     return {"name": str(device.name), **{key: value for key, value in fields.items() if value}, **selection}
 
 
@@ -113,13 +105,13 @@ def _short(value: object) -> str:
 
 def counter_set_json(counter_set: CounterSet) -> JSON:
     """Return the entry of a set in `spec.sharedCounters`. InvalidObjectError names the set and the counter."""
-    problems = _Problems()
-    given: object = counter_set.counters
+    subject, given = f"counter set {counter_set.name}", counter_set.counters
     if not isinstance(given, Mapping):
-        problems.append(f"counters must be a mapping, is {_short(given)}")
-        problems.raise_for(f"counter set {counter_set.name}")
-    counters = _counters(counter_set.counters, "counter", problems)
-    problems.raise_for(f"counter set {counter_set.name}")
+        raise InvalidObjectError(subject, [f"counters must be a mapping, is {_short(given)}"])
+    problems: list[str] = []
+    counters = _counters(given, "counter", problems)
+    if problems:
+        raise InvalidObjectError(subject, problems)
     return {"name": str(counter_set.name), "counters": counters}
 
 

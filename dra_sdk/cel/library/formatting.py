@@ -15,6 +15,7 @@ from dra_sdk.cel.comparison import Count
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
 from dra_sdk.cel.library.overloads import CallEstimate, CallSite, Cost, Overload, method, walk
 from dra_sdk.cel.library.standard import to_string
+from dra_sdk.cel.library.strings import ESCAPES
 from dra_sdk.cel.library.times import text_of_duration, text_of_timestamp
 from dra_sdk.cel.syntax import Expr, ListNode, MapNode
 from dra_sdk.cel.types import DYN, STRING, Type, TypeKind, list_of
@@ -26,9 +27,6 @@ _PRECISION: Final = re.compile(r"(?:\.(?P<digits>[0-9]*))?", re.ASCII)
 _INFINITE: Final = ("NaN", "Infinity", "-Infinity")
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS: Final = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
-_ESCAPES: Final = {
-    "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\"",
-}  # fmt: skip
 _LAST_SHORT: Final = 0xFFFF
 _DELETE: Final = 0x7F
 _ANY_TEXT: Final = frozenset(
@@ -276,8 +274,8 @@ def _quoted(text: str) -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if character in _ESCAPES:
-        return _ESCAPES[character]
+    if code in ESCAPES:
+        return ESCAPES[code]
     if code < ord(" ") or code == _DELETE:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= _LAST_SHORT else f"\\U{code:08x}"

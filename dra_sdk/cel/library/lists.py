@@ -7,7 +7,6 @@ selectors (k8s.io/dynamic-resource-allocation, cel), where `includes` comes with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any, Final
@@ -24,7 +23,6 @@ from dra_sdk.cel.library.overloads import (
     cost_of_new_list,
     estimate_new_list,
     exactly,
-    function,
     method,
 )
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
@@ -45,7 +43,7 @@ from dra_sdk.cel.types import (
     map_of,
     param,
 )
-from dra_sdk.cel.values import INT64, Duration, EvaluationError, check_size, fits, is_list, size
+from dra_sdk.cel.values import Duration, EvaluationError, check_size, fits, is_list, size
 
 MAX_INCLUDES: Final = 48
 """How many values `includes` of 1.36 looks at: as many as a device's attributes may have together."""
@@ -101,9 +99,7 @@ def _sum_of_durations(items: Sequence[Any]) -> Duration:
     for item in items:
         if not isinstance(item, Duration):
             raise EvaluationError("no such overload: sum(list)")
-        total += item.nanoseconds
-        if not -INT64 - 1 <= total <= INT64:
-            raise EvaluationError("integer overflow")
+        total = integer(total + item.nanoseconds)
     return Duration(total)
 
 
@@ -293,9 +289,8 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
         yield method("isSorted", (list_of(kind),), BOOL, _is_sorted, walked)
         yield method("max", (list_of(kind),), kind, _max, walked)
         yield method("min", (list_of(kind),), kind, _min, walked)
-        sort = method("sort", (list_of(kind),), list_of(kind), _sort, _compared(0, kind))
-        sort_by = method("@sortByAssociatedKeys", (_LIST, list_of(kind)), _LIST, _sort, _compared(1, kind))
-        yield from (replace(sort, loose=True), replace(sort_by, loose=True))
+        yield method("sort", (list_of(kind),), list_of(kind), _sort, _compared(0, kind), loose=True)
+        yield method("@sortByAssociatedKeys", (_LIST, list_of(kind)), _LIST, _sort, _compared(1, kind), loose=True)
     for kind, result in ((INT, integer), (UINT, unsigned), (DOUBLE, float)):
         yield method("sum", (list_of(kind),), kind, _sum(kind, result), walked)
     yield method("sum", (list_of(DURATION),), DURATION, _sum_of_durations, walked)
@@ -306,16 +301,16 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     )
     yield method("slice", (_LIST, INT, INT), _LIST, _slice, Cost(_estimate_slice, whole.actual))
     cost = Cost(_estimate_flatten, _cost_of_flatten)
-    yield replace(method("flatten", (list_of(_LIST),), _LIST, _flatten, cost, counted=True), loose=True)
+    yield method("flatten", (list_of(_LIST),), _LIST, _flatten, cost, loose=True, counted=True)
     yield method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, cost, counted=True)
     make = _range_of_1_37 if since_1_37 else _range
-    yield function("lists.range", (INT,), list_of(INT), make, Cost(_estimate_range, whole.actual))
+    yield Overload("lists.range", (INT,), list_of(INT), make, Cost(_estimate_range, whole.actual))
     yield method("reverse", (_LIST,), _LIST, lambda items: list(reversed(items)), whole)
     yield method("distinct", (_LIST,), _LIST, _distinct, _compared(0), counted=True)
-    yield function("sets.contains", (_LIST, _LIST), BOOL, _contains, _sets(1), counted=True)
-    yield function("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent, _sets(2), counted=True)
-    yield function("sets.intersects", (_LIST, _LIST), BOOL, _intersects, _sets(1), counted=True)
+    yield Overload("sets.contains", (_LIST, _LIST), BOOL, _contains, _sets(1), counted=True)
+    yield Overload("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent, _sets(2), counted=True)
+    yield Overload("sets.intersects", (_LIST, _LIST), BOOL, _intersects, _sets(1), counted=True)
     key, value = param("K"), param("V")
     entries = map_of(key, value)
-    yield function("cel.@mapInsert", (entries, key, value), entries, _insert, counted=True)
-    yield function("cel.@mapInsert", (entries, entries), entries, _insert, counted=True)
+    yield Overload("cel.@mapInsert", (entries, key, value), entries, _insert, counted=True)
+    yield Overload("cel.@mapInsert", (entries, entries), entries, _insert, counted=True)

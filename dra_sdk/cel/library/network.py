@@ -21,7 +21,6 @@ from dra_sdk.cel.library.overloads import (
     Range,
     accepted,
     exactly,
-    function,
     method,
     parsed,
     walk,
@@ -109,18 +108,18 @@ def _containing(*, whole: bool, text: bool) -> Cost:
 
 
 def _addresses() -> Iterator[Overload]:
-    yield function("ip", (STRING,), IP, parsed(parse_ip), walk())
-    yield function("isIP", (STRING,), BOOL, accepted(parse_ip), walk())
+    yield Overload("ip", (STRING,), IP, parsed(parse_ip), walk())
+    yield Overload("isIP", (STRING,), BOOL, accepted(parse_ip), walk())
     canonical = parsed(lambda text: str(parse_ip(text)) == text)
-    yield function("ip.isCanonical", (STRING,), BOOL, canonical, walk(0, 2 * STRING_COST))
+    yield Overload("ip.isCanonical", (STRING,), BOOL, canonical, walk(0, 2 * STRING_COST))
     yield method("family", (IP,), INT, lambda address: address.version)
     yield method("isUnspecified", (IP,), BOOL, lambda address: address.is_unspecified)
     yield method("isLoopback", (IP,), BOOL, lambda address: address.is_loopback)
     yield method("isLinkLocalMulticast", (IP,), BOOL, _is_local_multicast)
     yield method("isLinkLocalUnicast", (IP,), BOOL, lambda address: address.is_link_local)
     yield method("isGlobalUnicast", (IP,), BOOL, _is_global)
-    yield function("cidr", (STRING,), CIDR, parsed(_cidr), walk())
-    yield function("isCIDR", (STRING,), BOOL, accepted(_cidr), walk())
+    yield Overload("cidr", (STRING,), CIDR, parsed(_cidr), walk())
+    yield Overload("isCIDR", (STRING,), BOOL, accepted(_cidr), walk())
     yield method("ip", (CIDR,), IP, lambda network: network.address)
     yield method("masked", (CIDR,), CIDR, _masked)
     yield method("prefixLength", (CIDR,), INT, lambda network: network.prefix)
@@ -286,8 +285,8 @@ def _parsed_url(text: str) -> Url:
 
 
 def _urls() -> Iterator[Overload]:
-    yield function("url", (STRING,), URL, parsed(_parsed_url), walk(keeps_size=True))
-    yield function("isURL", (STRING,), BOOL, accepted(parse_request_uri))
+    yield Overload("url", (STRING,), URL, parsed(_parsed_url), walk(keeps_size=True))
+    yield Overload("isURL", (STRING,), BOOL, accepted(parse_request_uri))
     getters: dict[str, Callable[[Url], Any]] = {
         "getScheme": lambda url: url.scheme,
         "getHost": lambda url: url.host,

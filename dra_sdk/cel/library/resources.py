@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.cel.comparison import Count
-from dra_sdk.cel.library.overloads import Overload, accepted, function, method, parsed, walk
+from dra_sdk.cel.library.overloads import Overload, accepted, method, parsed, walk
 from dra_sdk.cel.types import BOOL, DOUBLE, INT, QUANTITY, SEMVER, STRING, Type, list_of, optional_of, param
 from dra_sdk.cel.values import (
     INT64,
@@ -60,9 +60,9 @@ def _difference(left: Quantity, right: Quantity | int) -> Quantity:
 
 def quantities() -> Iterator[Overload]:
     """Declare `quantity()` and the methods of quantities."""
-    yield function("quantity", (STRING,), QUANTITY, parsed(Quantity), walk())
-    yield function("isQuantity", (STRING,), BOOL, accepted(Quantity), walk())
-    yield function("sign", (QUANTITY,), INT, lambda quantity: _order(quantity.value, 0))
+    yield Overload("quantity", (STRING,), QUANTITY, parsed(Quantity), walk())
+    yield Overload("isQuantity", (STRING,), BOOL, accepted(Quantity), walk())
+    yield Overload("sign", (QUANTITY,), INT, lambda quantity: _order(quantity.value, 0))
     yield from _ordered(QUANTITY)
     yield method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda quantity: float(quantity.value))
     yield method("asInteger", (QUANTITY,), INT, _as_integer)
@@ -93,8 +93,8 @@ def _normalized(text: str) -> str:
 def versions() -> Iterator[Overload]:
     """Declare `semver()` and the methods of semantic versions."""
     for params in ((STRING,), (STRING, BOOL)):
-        yield function("semver", params, SEMVER, parsed(_semver), walk())
-        yield function("isSemver", params, BOOL, accepted(_semver), walk())
+        yield Overload("semver", params, SEMVER, parsed(_semver), walk())
+        yield Overload("isSemver", params, BOOL, accepted(_semver), walk())
     yield from _ordered(SEMVER)
     yield method("major", (SEMVER,), INT, lambda version: version.major)
     yield method("minor", (SEMVER,), INT, lambda version: version.minor)
@@ -125,10 +125,10 @@ def optionals() -> Iterator[Overload]:
     """Declare `optional.of()` and the methods of optionals."""
     value = param("V")
     optional, items = optional_of(value), list_of(value)
-    yield function("optional.of", (value,), optional, Optional)
-    yield function("optional.ofNonZeroValue", (value,), optional, _non_zero)
-    yield function("optional.none", (), optional, lambda: NONE)
-    yield function("optional.unwrap", (list_of(optional),), items, _unwrapped, counted=True)
+    yield Overload("optional.of", (value,), optional, Optional)
+    yield Overload("optional.ofNonZeroValue", (value,), optional, _non_zero)
+    yield Overload("optional.none", (), optional, lambda: NONE)
+    yield Overload("optional.unwrap", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("unwrapOpt", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("value", (optional,), value, _value)
     yield method("hasValue", (optional,), BOOL, lambda opt: opt.value is not MISSING)

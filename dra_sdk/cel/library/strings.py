@@ -22,7 +22,6 @@ from dra_sdk.cel.library.overloads import (
     Overload,
     Range,
     exactly,
-    function,
     method,
     walk,
 )
@@ -34,7 +33,7 @@ _SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".
 _TEXTS: Final = list_of(STRING)
 _LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {lower: upper for upper, lower in _LOWER.items()}
-_ESCAPES: Final = str.maketrans(
+ESCAPES: Final = str.maketrans(
     {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 )
 #: RE2 looks at this many characters in the time of one step, as a power of two.
@@ -159,7 +158,7 @@ def _join(texts: Sequence[Any], separator: str = "") -> str:
 
 
 def _quote(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+    return f'"{text.translate(ESCAPES)}"'
 
 
 def _estimate_quote(site: CallSite) -> CallEstimate:
@@ -267,7 +266,7 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     yield method("contains", (STRING, STRING), BOOL, lambda text, part: part in text, contains)
     yield method("matches", (STRING, STRING), BOOL, _matches, SEARCH)
     cost = SEARCH if since_1_37 else NOMINAL
-    yield function("matches", (STRING, STRING), BOOL, _matches_counted, cost, counted=True)
+    yield Overload("matches", (STRING, STRING), BOOL, _matches_counted, cost, counted=True)
     find = Cost(_estimate_find, SEARCH.actual)
     yield method("find", (STRING, STRING), STRING, _find, find)
     yield method("findAll", (STRING, STRING), _TEXTS, _find_all, find)
@@ -296,4 +295,4 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     join = Cost(_estimate_join, lambda _args, result: ceil(size(result) * 2 * PER_CHARACTER))
     yield method("join", (_TEXTS,), STRING, _join, join)
     yield method("join", (_TEXTS, STRING), STRING, _join, join)
-    yield function("strings.quote", (STRING,), STRING, _quote, Cost(_estimate_quote, walk().actual))
+    yield Overload("strings.quote", (STRING,), STRING, _quote, Cost(_estimate_quote, walk().actual))

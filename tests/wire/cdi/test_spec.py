@@ -8,9 +8,9 @@ import pytest
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
-from dra_sdk.wire.cdi import claim_spec, edits_to_json, is_empty
+from dra_sdk.wire.cdi import claim_spec, is_empty
 from dra_sdk.wire.cdi.reading import check_spec
-from dra_sdk.wire.cdi.spec import env_problems
+from dra_sdk.wire.cdi.spec import edits_to_json, env_problems
 
 KIND = "gpu.example.com/device"
 
