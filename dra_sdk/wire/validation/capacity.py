@@ -34,7 +34,7 @@ from dra_sdk.wire.resource.slices import (
 )
 from dra_sdk.wire.validation.names import MAX_LABEL, dns_label
 from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, not_found, required, show
-from dra_sdk.wire.validation.rules import accept, check_map, check_set, itself
+from dra_sdk.wire.validation.rules import accept, check_map, check_set, if_given, if_set
 
 _MAX: Final = 2**63 - 1
 _FIRST_WITH_STEP_RULES: Final = 37
@@ -144,11 +144,11 @@ def counter_sets(sets: list[CounterSet] | None, field: str, profile: ServerProfi
     """Check the counter sets of a slice."""
 
     def check(counter_set: CounterSet, where: str) -> Problems:
-        yield from _name(counter_set.name, f"{where}.name")
+        yield from if_given(dns_label, counter_set.name, f"{where}.name")
         yield from _counters(counter_set.counters, f"{where}.counters", profile)
 
     limit = profile.limits.counter_sets_per_slice
-    yield from check_set(sets, field, check, profile, key=lambda item: item.name, key_field="name", at_most=limit)
+    yield from check_set(sets, field, check, profile, key_field="name", at_most=limit)
 
 
 def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems:
@@ -157,20 +157,13 @@ def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems
     def check(consumption: DeviceCounterConsumption, where: str) -> Problems:
         # 1.34 checks only that the name is set. The counter set must be in the same slice.
         if profile.minor > OLDEST or not consumption.counter_set:
-            yield from _name(consumption.counter_set, f"{where}.counterSet")
+            yield from if_given(dns_label, consumption.counter_set, f"{where}.counterSet")
         yield from _counters(consumption.counters, f"{where}.counters", profile)
         groups, limit = consumption.compatibility_groups, profile.limits.compatibility_groups
-        yield from check_set(groups, f"{where}.compatibilityGroups", dns_label, profile, key=itself, at_most=limit)
+        yield from check_set(groups, f"{where}.compatibilityGroups", dns_label, profile, at_most=limit)
 
-    yield from check_set(
-        device.consumes_counters,
-        field,
-        check,
-        profile,
-        key=lambda consumption: consumption.counter_set,
-        key_field="counterSet",
-        at_most=profile.limits.counter_sets_per_device,
-    )
+    limit = profile.limits.counter_sets_per_device
+    yield from check_set(device.consumes_counters, field, check, profile, key_field="counterSet", at_most=limit)
 
 
 def counters_of_1_34(spec: ResourceSliceSpec, field: str) -> Problems:
@@ -199,13 +192,6 @@ def _references(device: Device, field: str, known: dict[str, set[str]]) -> Probl
             continue
         for name in set(taken.counters or ()) - known[taken.counter_set]:
             yield invalid(f"{where}.counters", f"counter set {taken.counter_set} has no counter {show(name)}")
-
-
-def _name(name: str, field: str) -> Problems:
-    if not name:
-        yield required(field)
-    else:
-        yield from dns_label(name, field)
 
 
 def _counters(counters: dict[str, Counter] | None, field: str, profile: ServerProfile) -> Problems:
@@ -243,8 +229,7 @@ def _resource(name: str, value: NodeAllocatableResource, field: str, capacities:
         yield required(field, "must have a mapping or an overhead")
     if value.mapping is not None:
         yield from _mapping(value.mapping, f"{field}.mapping", capacities)
-    if value.overhead is not None:
-        yield from _overhead(value.overhead, f"{field}.overhead")
+    yield from if_set(_overhead, value.overhead, f"{field}.overhead")
 
 
 def _mapping(mapping: NodeAllocatableMapping, field: str, capacities: Mapping[str, object]) -> Problems:

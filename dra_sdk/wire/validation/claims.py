@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from dra_sdk.model.claim import base_request
@@ -26,7 +27,6 @@ from dra_sdk.wire.resource.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_sdk.wire.resource.slices import DeviceToleration
 from dra_sdk.wire.validation.devices import toleration
 from dra_sdk.wire.validation.metadata import new_metadata, template_metadata, updated_metadata
 from dra_sdk.wire.validation.names import dns_label, driver_name, fully_qualified_name, required_subdomain
@@ -43,7 +43,7 @@ from dra_sdk.wire.validation.problems import (
     too_long,
     too_many,
 )
-from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
+from dra_sdk.wire.validation.rules import check_list, check_set, immutable
 
 Names = Mapping[str, Set[str]]
 """The alternatives of each request, by the request's name."""
@@ -100,10 +100,7 @@ def updated_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, p
 def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Problems:
     """Check requests, constraints and configuration."""
     names, limits = request_names(claim), profile.limits
-    context = _Context(profile, _constrained_attributes(claim.constraints or []))
-
-    def one(value: DeviceRequest, where: str) -> Problems:
-        return _request(value, where, context)
+    one = partial(_request, context=_Context(profile, _constrained_attributes(claim.constraints or [])))
 
     def constraint(value: DeviceConstraint, where: str) -> Problems:
         yield from references(value.requests, f"{where}.requests", names, profile)
@@ -114,9 +111,7 @@ def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Prob
         yield from opaque(value.opaque, where, profile)
 
     where, limit = f"{field}.requests", limits.requests
-    yield from check_set(
-        claim.requests, where, one, profile, key=lambda value: value.name, key_field="name", at_most=limit
-    )
+    yield from check_set(claim.requests, where, one, profile, key_field="name", at_most=limit)
     yield from check_list(claim.constraints, f"{field}.constraints", constraint, profile, at_most=limits.constraints)
     yield from check_list(claim.config, f"{field}.config", config, profile, at_most=limits.configs)
 
@@ -128,11 +123,7 @@ def request_names(claim: DeviceClaim) -> Names:
 
 def references(requests: list[str] | None, field: str, names: Names, profile: ServerProfile) -> Problems:
     """Check a set of references to requests."""
-
-    def check(name: str, where: str) -> Problems:
-        return reference(name, where, names)
-
-    yield from check_set(requests, field, check, profile, key=itself, at_most=profile.limits.requests)
+    return check_set(requests, field, partial(reference, names=names), profile, at_most=profile.limits.requests)
 
 
 def reference(name: str, field: str, names: Names) -> Problems:
@@ -191,11 +182,8 @@ def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
         yield from dns_label(item.name, f"{where}.name")
         yield from _devices(item, where, f"{value.name}/{item.name}", context)
 
-    limit = profile.limits.alternatives
-    where = f"{field}.firstAvailable"
-    yield from check_set(
-        alternatives, where, alternative, profile, key=lambda item: item.name, key_field="name", at_most=limit
-    )
+    where, limit = f"{field}.firstAvailable", profile.limits.alternatives
+    yield from check_set(alternatives, where, alternative, profile, key_field="name", at_most=limit)
     if exactly is not None:
         yield from _devices(exactly, f"{field}.exactly", value.name, context)
 
@@ -227,10 +215,7 @@ def _cel(
 
 def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: _Context) -> Problems:
     profile = context.profile
-
-    def tolerate(item: DeviceToleration, where: str) -> Problems:
-        return toleration(item, where, profile)
-
+    tolerate = partial(toleration, profile=profile)
     yield from required_subdomain(value.device_class_name, f"{field}.deviceClassName")
     yield from selectors(value.selectors, f"{field}.selectors", profile)
     yield from _amount(value.allocation_mode, value.count, field)
@@ -265,7 +250,7 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
             yield from _cel(item.expression, f"{where}.expression", profile, derives=True)
 
     # Unlike other lists, one that is too long is looked at to its end.
-    yield from check_set(items, field, check, profile, key=lambda item: item.name)
+    yield from check_set(items, field, check, profile, key_field="name")
     if (length := len(items or ())) > (limit := profile.limits.derived_attributes):
         yield too_many(field, length, limit)
 

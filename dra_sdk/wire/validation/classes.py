@@ -23,7 +23,7 @@ from dra_sdk.wire.validation.names import (
     pool_name,
 )
 from dra_sdk.wire.validation.problems import Problems, Uncompiled
-from dra_sdk.wire.validation.rules import check_list, semantically_equal
+from dra_sdk.wire.validation.rules import check_list, if_set, semantically_equal
 
 
 def new_class(value: DeviceClass, profile: ServerProfile) -> Problems:
@@ -77,8 +77,7 @@ def _class(spec: DeviceClassSpec, old: DeviceClassSpec | None, field: str, profi
 
     yield from selectors(spec.selectors, f"{field}.selectors", profile, stored=stored_selectors)
     yield from check_list(spec.config, f"{field}.config", config, profile, at_most=profile.limits.configs)
-    if spec.extended_resource_name is not None:
-        yield from extended_resource_name(spec.extended_resource_name, f"{field}.extendedResourceName")
+    yield from if_set(extended_resource_name, spec.extended_resource_name, f"{field}.extendedResourceName")
 
 
 def _rule(spec: DeviceTaintRuleSpec, old: DeviceTaintRuleSpec | None, field: str, profile: ServerProfile) -> Problems:
@@ -92,13 +91,9 @@ def _rule(spec: DeviceTaintRuleSpec, old: DeviceTaintRuleSpec | None, field: str
 def _selector(
     value: DeviceTaintSelector, old: DeviceTaintSelector | None, field: str, profile: ServerProfile
 ) -> Problems:
-    if value.device_class_name is not None:
-        yield from dns_subdomain(value.device_class_name, f"{field}.deviceClassName")
-    if value.driver is not None:
-        yield from driver_name(value.driver, f"{field}.driver")
-    if value.pool is not None:
-        yield from pool_name(value.pool, f"{field}.pool")
-    if value.device is not None:
-        yield from dns_label(value.device, f"{field}.device")
+    yield from if_set(dns_subdomain, value.device_class_name, f"{field}.deviceClassName")
+    yield from if_set(driver_name, value.driver, f"{field}.driver")
+    yield from if_set(pool_name, value.pool, f"{field}.pool")
+    yield from if_set(dns_label, value.device, f"{field}.device")
     stored = old is not None and semantically_equal(value.selectors, old.selectors)
     yield from selectors(value.selectors, f"{field}.selectors", profile, stored=stored)
