@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from threading import Lock
 from typing import Any, Final, Protocol, Self
 
@@ -182,16 +183,8 @@ class SystemEffects:
         """See `NodeEffects.run`."""
         _reap()
         try:
-            process = subprocess.Popen(
-                command.argv,
-                env={**os.environ, **command.env},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
+            streams = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+            process: subprocess.Popen[str] = _spawn(command.argv, command.env, **streams, text=True, errors="replace")
         except OSError as error:
             raise CommandError(f"{command}: cannot be run: {error.strerror}") from error
         try:
@@ -211,14 +204,7 @@ class SystemEffects:
         _reap()
         try:
             with log.open("ab") as output:
-                child = subprocess.Popen(
-                    _in_cgroups(command),
-                    env={**os.environ, **command.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
+                child = _spawn(_in_cgroups(command), command.env, stdin=DEVNULL, stdout=output, stderr=output)
         except OSError as error:
             raise CommandError(f"{command}: cannot be started: {error.strerror}") from error
         with _lock:
@@ -250,15 +236,8 @@ class SystemEffects:
         _reap()
 
     def _write_in_child(self, path: Path, text: str, timeout: float, failed: str) -> None:
-        child = subprocess.Popen(
-            [*_CHILD, "write", str(path), text],
-            env={**os.environ, _WRITING: f"{path}\n{text}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        argv, env = [*_CHILD, "write", str(path), text], {_WRITING: f"{path}\n{text}"}
+        child = _spawn(argv, env, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True)
         started = self.started(child.pid)
         try:
             _, errors = child.communicate(timeout=timeout)
@@ -299,6 +278,11 @@ def children() -> list[int]:
     _reap()
     with _lock:
         return [child.process.pid for child in _children]
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str], **streams: Any) -> subprocess.Popen[Any]:
+    """Start a program in a session of its own, with these variables beside those of this process."""
+    return subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True, **streams)
 
 
 def _abandon(process: subprocess.Popen[str]) -> bool:

@@ -52,24 +52,18 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def values(text: str, parser: Any = PARSER) -> Iterator[Any]:
-    """Yield the value of each document. yaml.MarkedYAMLError has line and column of what cannot be read."""
-    builder = _Builder()
-    for event in yaml.parse(text, Loader=parser):
-        if builder.take(event):
-            yield builder.root.value
-            builder = _Builder(known=builder.known)
-
-
 class AnchorError(Exception):
     """Text has an anchor or a reference, so its parts cannot be read one by one."""
 
 
-def plain_values(text: str) -> Iterator[Any]:
-    """As `values`, for a part of a text; AnchorError if it has anchors or references."""
+def values(text: str, parser: Any = PARSER, *, anchors: bool = True) -> Iterator[Any]:
+    """Yield the value of each document. yaml.MarkedYAMLError has line and column of what cannot be read.
+
+    anchors: False for a part of a text; AnchorError if it has anchors or references.
+    """
     builder = _Builder()
-    for event in yaml.parse(text, Loader=PARSER):
-        if getattr(event, "anchor", None) is not None:
+    for event in yaml.parse(text, Loader=parser):
+        if not anchors and getattr(event, "anchor", None) is not None:
             raise AnchorError
         if builder.take(event):
             yield builder.root.value

@@ -32,7 +32,7 @@ from dra_sdk.wire.documents import (
     list_head,
     text_document,
 )
-from dra_sdk.wire.yaml_values import AnchorError, plain_values
+from dra_sdk.wire.yaml_values import AnchorError, values
 
 MIN_SIZE: Final = 1_000_000
 """A smaller file is read as a whole."""
@@ -326,7 +326,7 @@ class _YAMLItems(_Items):
             raise _OtherFileError
         if after and not after[0].isalpha():
             raise _OtherFileError
-        fields = [value for text in (before, after) if text.strip() for value in plain_values(text)]
+        fields = [value for text in (before, after) if text.strip() for value in values(text, anchors=False)]
         if not all(isinstance(value, dict) for value in fields):
             raise _OtherFileError
         merged = {key: value for mapping in fields for key, value in mapping.items()}
@@ -357,10 +357,10 @@ class _YAMLItems(_Items):
                 break
             at = window.more(at)
         text = window.text[at:end]
-        values = list(plain_values(text))
-        if len(values) != 1 or not isinstance(values[0], list) or len(values[0]) != 1:
+        parsed = list(values(text, anchors=False))
+        if len(parsed) != 1 or not isinstance(parsed[0], list) or len(parsed[0]) != 1:
             raise _OtherFileError
-        value = values[0][0]
+        value = parsed[0][0]
         if is_deep(value, _ITEM_DEPTH):
             raise _OtherFileError
         self._add(self._item(at, end), value, TextShape.of_yaml, text)
