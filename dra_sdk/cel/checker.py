@@ -7,8 +7,7 @@ environment (cel/validator.go): one type in a literal list or map, and literal t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +25,7 @@ from dra_sdk.cel.syntax import (
     ListNode,
     Literal,
     MapNode,
+    Scoped,
     Select,
     qualified_name,
 )
@@ -85,14 +85,14 @@ def _check_result(checked: Checked) -> None:
         raise CelCompileError.at(checked.source, problem, checked.tree.offset)
 
 
-class _Checker:
+class _Checker(Scoped[Type]):
     def __init__(self, source: str, tree: Expr, environment: Environment) -> None:
+        self._variables = {environment.variable: environment.kind}
         self.checked = Checked(source, tree, environment)
         self.unifier = Unifier()
         #: Whether there is anything that `_Literals` checks.
         self.has_literals = False
         self._environment = environment
-        self._variables: dict[str, Type] = {environment.variable: environment.kind}
         self._kinds: dict[type[Expr], Callable[[Any], Type]] = {
             Literal: lambda node: type_of(node.value),
             Ident: self._ident,
@@ -112,13 +112,6 @@ class _Checker:
 
     def _error(self, problem: str, node: Expr) -> CelCompileError:
         return CelCompileError.at(self.checked.source, problem, node.offset)
-
-    @contextmanager
-    def _scope(self, variables: dict[str, Type]) -> Iterator[None]:
-        before = self._variables
-        self._variables = {**before, **variables}
-        yield
-        self._variables = before
 
     def _ident(self, node: Ident) -> Type:
         if node.name in self._variables and not node.root:

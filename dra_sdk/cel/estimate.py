@@ -6,8 +6,7 @@ that Kubernetes declares. Source: cel-go, checker/cost.go (0.26, Kubernetes 1.36
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +23,7 @@ from dra_sdk.cel.library.overloads import (
     Range,
     exactly,
 )
-from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
+from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Scoped, Select
 from dra_sdk.cel.types import SCALARS, Type, TypeKind, is_optional
 
 _FREE: Final = exactly(0)
@@ -84,15 +83,14 @@ class _Call:
         return operand.value if isinstance(operand, Literal) else None
 
 
-class _Estimator:
+class _Estimator(Scoped[_Variable]):
     def __init__(self, checked: Checked) -> None:
+        environment = checked.environment
+        self._variables = self._roots = {environment.variable: _Variable(environment.shape, None)}
         self.checked = checked
         self.shapes: dict[Expr, Shape | None] = {}
         self._sizes: dict[Expr, Range] = {}
         self._entries: dict[Expr, _EntrySizes] = {}
-        environment = checked.environment
-        self._roots: dict[str, _Variable] = {environment.variable: _Variable(environment.shape, None)}
-        self._variables = self._roots
         self._costs: dict[type[Expr], Callable[[Any], Range]] = {
             Literal: lambda _node: _FREE,
             Ident: self._ident,
@@ -130,13 +128,6 @@ class _Estimator:
     def _entry(self, node: Expr) -> _EntrySizes | None:
         variable = self._variable(node)
         return self._entries.get(node) or (variable.entry if variable else None)
-
-    @contextmanager
-    def _scope(self, variables: dict[str, _Variable]) -> Iterator[None]:
-        before = self._variables
-        self._variables = {**before, **variables}
-        yield
-        self._variables = before
 
     def _ident(self, node: Ident) -> Range:
         variable = self._variable(node)

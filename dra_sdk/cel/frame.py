@@ -60,16 +60,14 @@ Step = Callable[[EvaluationFrame], Any]
 """Evaluates one expression; raises EvaluationError if it has no value."""
 
 
+@dataclass(slots=True, eq=False)
 class Constant:
     """A step whose value is known when the expression is compiled.
 
     value: the value.
     """
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
     def __call__(self, _frame: EvaluationFrame) -> Any:
         """Return the value."""

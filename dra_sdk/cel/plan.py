@@ -21,7 +21,7 @@ from dra_sdk.cel.frame import Constant, EvaluationFrame, Step
 from dra_sdk.cel.library.overloads import NEW_LIST, NEW_MAP
 from dra_sdk.cel.library.standard import FOLDED
 from dra_sdk.cel.library.strings import pattern
-from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
+from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Scoped, Select
 from dra_sdk.cel.types import CIDR, DEVICE, IP, QUANTITY, SEMVER, Type, TypeKind
 from dra_sdk.cel.values import MISSING, EvaluationError, Optional, type_of
 
@@ -55,10 +55,10 @@ def plan(checked: Checked) -> Program:
     return Program(run, planner.slots)
 
 
-class _Planner:
+class _Planner(Scoped[int]):
     def __init__(self, checked: Checked) -> None:
+        self._variables = {checked.environment.variable: 0}
         self._checked = checked
-        self._scope: dict[str, int] = {checked.environment.variable: 0}
         self.slots = 1
         self._steps: dict[type[Expr], Callable[[Any], Step]] = {
             Literal: lambda node: Constant(node.value),
@@ -108,7 +108,7 @@ class _Planner:
     def _base(self, node: Expr, own: int) -> tuple[Step | int, int]:
         """Return where a chain starts, the slot of a variable or a step, and its cost without its selections."""
         if isinstance(node, Ident) and node not in self._checked.named_types:
-            return 0 if node.root else self._scope[node.name], own
+            return 0 if node.root else self._variables[node.name], own
         if isinstance(node, CallNode) and node.function == "_?_:_":
             return self._conditional(node), 0
         return self.step(node), own
@@ -213,7 +213,7 @@ class _Planner:
         name = ""
         while (link := _link(node)) is not None:
             name, node = link.name if isinstance(link, Select) else "", link.children()[0]
-        is_device = isinstance(node, Ident) and (node.root or self._scope.get(node.name) == 0)
+        is_device = isinstance(node, Ident) and (node.root or self._variables.get(node.name) == 0)
         return is_device and name != "attributes" and self._checked.environment.kind == DEVICE
 
     # Literals of lists and maps.
@@ -273,26 +273,21 @@ class _Planner:
 
     def _bind(self, node: Bind) -> Step:
         value, slot = self._steps[type(node.value)](node.value), self._slot()
-        before = self._scope
-        self._scope = {**before, node.name: slot}
-        result = self._steps[type(node.result)](node.result)
-        self._scope = before
-        return steps.bound(slot, value, result)
+        with self._scope({node.name: slot}):
+            return steps.bound(slot, value, self._steps[type(node.result)](node.result))
 
     def _comprehension(self, node: Comprehension) -> Step:
         slots = self._slot(), self._slot(), self._slot()
         start = self.step(node.start)
         if isinstance(node.start, ListNode | MapNode):
             start = steps.fresh(list if isinstance(node.start, ListNode) else dict)
-        loop = steps.Loop(self._steps[type(node.items)](node.items), start, slots, pairs=bool(node.variable2))
-        before = self._scope
+        items = self._steps[type(node.items)](node.items)
         variables = {node.variable: slots[1], **({node.variable2: slots[2]} if node.variable2 else {})}
-        self._scope = {**before, node.accumulator: slots[0], **variables}
-        condition, step = self.step(node.condition), self._accumulation(node, slots[0])
-        self._scope = {**before, node.accumulator: slots[0]}
-        result = self.step(node.result)
-        self._scope = before
-        return loop.over(condition, step, result)
+        with self._scope({node.accumulator: slots[0]}):
+            with self._scope(variables):
+                condition, step = self.step(node.condition), self._accumulation(node, slots[0])
+            result = self.step(node.result)
+        return steps.loop(items, start, slots, (condition, step, result), pairs=bool(node.variable2))
 
     def _accumulation(self, node: Comprehension, slot: int) -> Step:
         """Plan the step of a loop; a list or map that it only adds to grows in place."""

@@ -236,38 +236,33 @@ def bound(slot: int, value: Step, result: Step) -> Step:
     return run
 
 
-class Loop:
-    """A comprehension.
+def loop(items: Step, start: Step, slots: tuple[int, int, int], parts: tuple[Step, Step, Step], *, pairs: bool) -> Step:
+    """Return the step of a comprehension.
 
     items: the step of what is iterated.
     start: the step of the first value of the accumulator.
     slots: the slots of the accumulator and of the two variables.
+    parts: the steps of the condition, of the next value of the accumulator, and of the result.
     pairs: whether there are two variables.
     """
+    slot, first, second = slots
+    condition, step, result = parts
 
-    def __init__(self, items: Step, start: Step, slots: tuple[int, int, int], *, pairs: bool) -> None:
-        self._items, self._start, self._slots, self._pairs = items, start, slots, pairs
+    def run(frame: EvaluationFrame) -> Any:
+        variables = frame.variables
+        entries = _entries(items(frame), pairs=pairs)
+        variables[slot] = start(frame)
+        for variables[first], variables[second] in entries:
+            if not condition(frame):
+                break
+            try:
+                variables[slot] = step(frame)
+            except EvaluationError as error:
+                variables[slot] = Failure(error)
+            frame.spend(0)
+        return result(frame)
 
-    def over(self, condition: Step, step: Step, result: Step) -> Step:
-        """Return the step that runs the loop."""
-        items, start, pairs = self._items, self._start, self._pairs
-        slot, first, second = self._slots
-
-        def run(frame: EvaluationFrame) -> Any:
-            variables = frame.variables
-            entries = _entries(items(frame), pairs=pairs)
-            variables[slot] = start(frame)
-            for variables[first], variables[second] in entries:
-                if not condition(frame):
-                    break
-                try:
-                    variables[slot] = step(frame)
-                except EvaluationError as error:
-                    variables[slot] = Failure(error)
-                frame.spend(0)
-            return result(frame)
-
-        return run
+    return run
 
 
 def _entries(value: Any, *, pairs: bool) -> Iterable[tuple[Any, Any]]:

@@ -6,8 +6,10 @@ tree.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 ACCUMULATOR: Final = "@result"
 """The accumulator of every comprehension; no expression can name it."""
@@ -28,6 +30,20 @@ class Expr:
 
 
 ExprT = TypeVar("ExprT", bound=Expr)
+_V = TypeVar("_V")
+
+
+class Scoped(Generic[_V]):
+    """Walks through a tree, and has something about each variable that is visible where it is."""
+
+    _variables: dict[str, _V]
+
+    @contextmanager
+    def _scope(self, variables: dict[str, _V]) -> Iterator[None]:
+        before = self._variables
+        self._variables = {**before, **variables}
+        yield
+        self._variables = before
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ selectors (k8s.io/dynamic-resource-allocation, cel), where `includes` comes with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -101,14 +101,6 @@ def _sum_of_durations(items: Sequence[Any]) -> Duration:
             raise EvaluationError("no such overload: sum(list)")
         total = integer(total + item.nanoseconds)
     return Duration(total)
-
-
-def _max(items: Sequence[Any]) -> Any:
-    return _extreme(items, "max", 1)
-
-
-def _min(items: Sequence[Any]) -> Any:
-    return _extreme(items, "min", -1)
 
 
 def _index_of(count: Count, items: Sequence[Any], wanted: Any) -> int:
@@ -287,8 +279,8 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     walked = Cost(_estimate_walk, cost_of_traversal)
     for kind in _COMPARABLE:
         yield method("isSorted", (list_of(kind),), BOOL, _is_sorted, walked)
-        yield method("max", (list_of(kind),), kind, _max, walked)
-        yield method("min", (list_of(kind),), kind, _min, walked)
+        for name, sign in (("max", 1), ("min", -1)):
+            yield method(name, (list_of(kind),), kind, partial(_extreme, name=name, sign=sign), walked)
         yield method("sort", (list_of(kind),), list_of(kind), _sort, _compared(0, kind), loose=True)
         yield method("@sortByAssociatedKeys", (_LIST, list_of(kind)), _LIST, _sort, _compared(1, kind), loose=True)
     for kind, result in ((INT, integer), (UINT, unsigned), (DOUBLE, float)):
