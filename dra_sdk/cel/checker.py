@@ -52,10 +52,6 @@ class Checked:
     overloads: dict[CallNode, tuple[Overload, ...]] = field(default_factory=dict)
     named_types: dict[Expr, Type] = field(default_factory=dict)
 
-    def type(self, node: Expr) -> Type:
-        """Return the type of a node."""
-        return self.types[node]
-
 
 def check(source: str, tree: Expr, environment: Environment) -> Checked:
     """Check a condition; CelCompileError if its types do not fit or its value cannot be true or false.
@@ -79,7 +75,7 @@ def check_any(source: str, tree: Expr, environment: Environment) -> Checked:
 
 
 def _check_result(checked: Checked) -> None:
-    result = checked.type(checked.tree)
+    result = checked.types[checked.tree]
     if result not in {BOOL, checked.environment.unknown}:
         problem = f"must evaluate to bool or the unknown type, not {result}"
         raise CelCompileError.at(checked.source, problem, checked.tree.offset)
@@ -305,7 +301,9 @@ class _Literals:
         template, operands = node.target, node.args[0] if node.args else None
         if not isinstance(template, Literal) or not isinstance(template.value, str):
             return
-        if isinstance(operands, ListNode) and (bad := check_format(template.value, operands.items, self._checked.type)):
+        if isinstance(operands, ListNode) and (
+            bad := check_format(template.value, operands.items, self._checked.types)
+        ):
             place, problem = bad
             raise CelCompileError.at(self._checked.source, problem, (place or node).offset)
 

@@ -76,7 +76,7 @@ class _Call:
         return Range(0, shape.value.size) if shape and shape.value else ANY_SIZE
 
     def type(self, index: int) -> Type:
-        return self.estimator.checked.type(self.operands[index])
+        return self.estimator.checked.types[self.operands[index]]
 
     def constant(self, index: int) -> Any:
         operand = self.operands[index]
@@ -114,7 +114,7 @@ class _Estimator(Scoped[_Variable]):
             return exactly(size)
         if shape := self.shapes.get(node):
             return Range(0, shape.size)
-        kind = self.checked.type(node)
+        kind = self.checked.types[node]
         if (kind.params[0] if is_optional(kind) else kind) in SCALARS:
             return ONE
         variable = self._variable(node)
@@ -143,7 +143,7 @@ class _Estimator(Scoped[_Variable]):
         shape = self.shapes.get(node.operand)
         self.shapes[node] = shape.fields.get(node.name, shape.any_field) if shape else None
         # A selection on a value of unknown type is free in the estimate of Kubernetes, though not when it runs.
-        known = self.checked.type(node.operand).kind in {TypeKind.MAP, TypeKind.STRUCT, TypeKind.PARAM}
+        known = self.checked.types[node.operand].kind in {TypeKind.MAP, TypeKind.STRUCT, TypeKind.PARAM}
         return cost.plus(ONE) if known else cost
 
     def _list(self, node: ListNode) -> Range:
@@ -200,7 +200,7 @@ class _Estimator(Scoped[_Variable]):
 
     def _loop_variables(self, node: Comprehension) -> dict[str, _Variable]:
         entry, shape = self._entry(node.items), self.shapes.get(node.items)
-        is_list = entry.is_list if entry else self.checked.type(node.items).kind is TypeKind.LIST
+        is_list = entry.is_list if entry else self.checked.types[node.items].kind is TypeKind.LIST
         key = _Variable(None if is_list else shape and shape.key, entry.key if entry else None)
         value = _Variable(shape and shape.value, entry.value if entry else None)
         if node.variable2:

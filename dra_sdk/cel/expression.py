@@ -157,7 +157,7 @@ class DerivedAttribute(Expression):
 
     def __init__(self, expression: str, features: Features) -> None:
         super().__init__(expression, environment(features), check_any)
-        kind, lists = self._checked.type(self._checked.tree), features.list_type_attributes
+        kind, lists = self._checked.types[self._checked.tree], features.list_type_attributes
         if kind not in _SCALARS and not (lists and kind.kind is TypeKind.LIST and kind.params[0] in _SCALARS):
             problem = _wrong_attribute_type(kind, lists=lists)
             raise CelCompileError.at(expression, problem, self._checked.tree.offset)

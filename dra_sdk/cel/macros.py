@@ -155,14 +155,6 @@ def _bind(use: _Use) -> Expr:
     return Bind(use.at, name, use.args[1], use.args[2])
 
 
-def _opt_map(use: _Use) -> Expr:
-    return _if_present(use, lambda value: use.call("optional.of", value))
-
-
-def _opt_flat_map(use: _Use) -> Expr:
-    return _if_present(use, lambda value: value)
-
-
 def _if_present(use: _Use, wrap: Callable[[Expr], Expr]) -> Expr:
     name = use.variable(0, "variable name must be a simple identifier")
     if depth(use.target) > _MAX_COPIED:
@@ -185,21 +177,16 @@ _MACROS: Final[dict[tuple[str, int, bool], Callable[[_Use], Expr]]] = {
     ("all", 2, True): _all,
     ("exists", 2, True): _exists,
     ("exists_one", 2, True): _exists_one,
-    ("map", 2, True): _map,
-    ("map", 3, True): _map,
+    **{("map", count, True): _map for count in (2, 3)},
     ("filter", 2, True): _filter,
     ("bind", 3, True): _bind,
-    ("optMap", 2, True): _opt_map,
-    ("optFlatMap", 2, True): _opt_flat_map,
+    ("optMap", 2, True): lambda use: _if_present(use, lambda value: use.call("optional.of", value)),
+    ("optFlatMap", 2, True): lambda use: _if_present(use, lambda value: value),
     ("sortBy", 2, True): _sort_by,
     ("all", 3, True): lambda use: _all(use, pair=True),
     ("exists", 3, True): lambda use: _exists(use, pair=True),
-    ("exists_one", 3, True): lambda use: _exists_one(use, pair=True),
-    ("existsOne", 3, True): lambda use: _exists_one(use, pair=True),
-    ("transformList", 3, True): _transform_list,
-    ("transformList", 4, True): _transform_list,
-    ("transformMap", 3, True): _transform_map,
-    ("transformMap", 4, True): _transform_map,
-    ("transformMapEntry", 3, True): _transform_map_entry,
-    ("transformMapEntry", 4, True): _transform_map_entry,
+    **{(name, 3, True): lambda use: _exists_one(use, pair=True) for name in ("exists_one", "existsOne")},
+    **{("transformList", count, True): _transform_list for count in (3, 4)},
+    **{("transformMap", count, True): _transform_map for count in (3, 4)},
+    **{("transformMapEntry", count, True): _transform_map_entry for count in (3, 4)},
 }

@@ -7,7 +7,7 @@ takes 3 for the width, not for the precision, because cel-go does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import Any, Final, NamedTuple
 
@@ -89,9 +89,7 @@ def _clause(digits: str | None, kind: str) -> Clause:
     return Clause(kind, None if digits is None else int(digits))
 
 
-def check_format(
-    template: str, operands: Sequence[Expr], kind_of: Callable[[Expr], Type]
-) -> tuple[Expr | None, str] | None:
+def check_format(template: str, operands: Sequence[Expr], types: Mapping[Expr, Type]) -> tuple[Expr | None, str] | None:
     """Check a literal template against the types of its operands.
 
     Returns the operand that is wrong, None if it is none of them, and the problem; None if nothing is wrong.
@@ -103,9 +101,9 @@ def check_format(
                 continue
             if used == len(operands):
                 return None, f"index {used} out of range"
-            if wrong := _wrong_operand(part, operands[used], kind_of):
+            if wrong := _wrong_operand(part, operands[used], types):
                 wanted = _CLAUSES[part.kind.lower()][1]
-                return wrong, f"error during formatting: {wanted}, was given {kind_of(wrong).name}"
+                return wrong, f"error during formatting: {wanted}, was given {types[wrong].name}"
             used += 1
     except EvaluationError as error:
         return None, str(error)
@@ -114,11 +112,11 @@ def check_format(
     return None
 
 
-def _wrong_operand(clause: Clause, operand: Expr, kind_of: Callable[[Expr], Type]) -> Expr | None:
+def _wrong_operand(clause: Clause, operand: Expr, types: Mapping[Expr, Type]) -> Expr | None:
     pending = [operand]
     while pending:
         node = pending.pop()
-        kind = kind_of(node)
+        kind = types[node]
         if kind.kind is not TypeKind.DYN and kind.name not in _CLAUSES[clause.kind.lower()][0]:
             return node
         if clause.kind == "s" and isinstance(node, ListNode | MapNode):
