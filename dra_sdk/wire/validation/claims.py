@@ -67,34 +67,24 @@ class _Context:
     constrained: Mapping[str, Set[str]]
 
 
-def new_claim(value: ResourceClaim, profile: ServerProfile) -> Problems:
-    """Check a claim that is created. Its status is not checked, because the server clears it."""
+def resource_claim(value: ResourceClaim, old: ResourceClaim | None, profile: ServerProfile) -> Problems:
+    """Check a claim, without its status: the server clears that of a new one. An update must not change the spec."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
-    yield from device_claim(value.spec.devices, "spec.devices", profile)
+    if old is None or profile.minor == OLDEST:
+        yield from device_claim(value.spec.devices, "spec.devices", profile)
+    if old is not None:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+        yield from immutable(value.spec, old.spec, "spec")
 
 
-def updated_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """Check a claim that is updated. Its spec must not change."""
-    if profile.minor == OLDEST:
-        yield from new_claim(value, profile)
-    else:
-        yield from new_metadata(value.metadata, profile, namespaced=True)
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from immutable(value.spec, old.spec, "spec")
-
-
-def new_template(value: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """Check a template that is created."""
+def claim_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate | None, profile: ServerProfile) -> Problems:
+    """Check a template. An update is checked like a new one, and must not change the spec."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from template_metadata(value.spec.metadata, "spec.metadata")
     yield from device_claim(value.spec.spec.devices, "spec.spec.devices", profile)
-
-
-def updated_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """Check a template that is updated: like a new one, and its spec must not change."""
-    yield from new_template(value, profile)
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from immutable(value.spec, old.spec, "spec")
+    if old is not None:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+        yield from immutable(value.spec, old.spec, "spec")
 
 
 def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Problems:

@@ -20,16 +20,13 @@ from dra_sdk.wire.validation.rules import check_set, immutable
 _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 
-def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
-    """Check a slice that is created."""
-    yield from new_metadata(value.metadata, profile, namespaced=False)
-    yield from _spec(value.spec, None, "spec", profile)
-
-
-def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
-    """Check a slice that is updated."""
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from _spec(value.spec, old.spec, "spec", profile)
+def resource_slice(value: ResourceSlice, old: ResourceSlice | None, profile: ServerProfile) -> Problems:
+    """Check a slice."""
+    if old is None:
+        yield from new_metadata(value.metadata, profile, namespaced=False)
+    else:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+    yield from _spec(value.spec, None if old is None else old.spec, "spec", profile)
 
 
 def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:

@@ -36,7 +36,7 @@ SOURCES: Final = ("FromClaim", "FromClass")
 _FIRST_TO_CHECK_TOLERATIONS: Final = 37
 
 
-def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
+def claim_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
     """Check a claim whose status is updated."""
     yield from updated_metadata(value.metadata, old.metadata, profile)
     status, before = value.status, old.status
