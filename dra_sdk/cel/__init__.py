@@ -25,7 +25,6 @@ from dra_sdk.cel.errors import (
 from dra_sdk.cel.expression import (
     MAX_COST,
     MAX_LENGTH,
-    DerivedAttribute,
     Evaluation,
     Selector,
     compile,  # noqa: A004 (the field's word)
@@ -43,7 +42,6 @@ __all__ = [
     "CelTooCostlyError",
     "CelTooLongError",
     "CelUnknownFunctionError",
-    "DerivedAttribute",
     "DeviceView",
     "Evaluation",
     "Features",

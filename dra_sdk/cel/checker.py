@@ -7,8 +7,7 @@ environment (cel/validator.go): one type in a literal list or map, and literal t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,17 +18,18 @@ from dra_sdk.cel.library.formatting import check_format
 from dra_sdk.cel.library.overloads import Overload
 from dra_sdk.cel.syntax import (
     Bind,
-    Call,
+    CallNode,
     Comprehension,
+    Expr,
     Ident,
     ListNode,
     Literal,
     MapNode,
-    Node,
+    Scoped,
     Select,
     qualified_name,
 )
-from dra_sdk.cel.types import BOOL, DYN, INT, Kind, Type, Unifier, is_dyn, is_optional, list_of, map_of, optional_of
+from dra_sdk.cel.types import BOOL, DYN, INT, Type, TypeKind, Unifier, is_dyn, is_optional, list_of, map_of, optional_of
 from dra_sdk.cel.values import type_of
 
 
@@ -46,79 +46,68 @@ class Checked:
     """
 
     source: str
-    tree: Node
+    tree: Expr
     environment: Environment
-    types: dict[Node, Type] = field(default_factory=dict)
-    overloads: dict[Call, tuple[Overload, ...]] = field(default_factory=dict)
-    named_types: dict[Node, Type] = field(default_factory=dict)
-
-    def type(self, node: Node) -> Type:
-        """Return the type of a node."""
-        return self.types[node]
+    types: dict[Expr, Type] = field(default_factory=dict)
+    overloads: dict[CallNode, tuple[Overload, ...]] = field(default_factory=dict)
+    named_types: dict[Expr, Type] = field(default_factory=dict)
 
 
-def check(source: str, tree: Node, environment: Environment) -> Checked:
+def check(source: str, tree: Expr, environment: Environment) -> Checked:
     """Check a condition; CelCompileError if its types do not fit or its value cannot be true or false.
 
     A call such as `sets.contains(a, b)` becomes a call of the function `sets.contains`, without a target.
     """
-    found = check_any(source, tree, environment)
-    _check_result(found)
-    return found
+    checked = check_any(source, tree, environment)
+    _check_result(checked)
+    return checked
 
 
-def check_any(source: str, tree: Node, environment: Environment) -> Checked:
+def check_any(source: str, tree: Expr, environment: Environment) -> Checked:
     """Check an expression of any type."""
     checker = _Checker(source, tree, environment)
     checker.visit(tree)
-    found = checker.found
-    found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
+    checked = checker.checked
+    checked.types = {node: checker.unifier.resolve(kind, final=True) for node, kind in checked.types.items()}
     if checker.has_literals:
-        _Literals(found).check(tree)
-    return found
+        _Literals(checked).check(tree)
+    return checked
 
 
-def _check_result(found: Checked) -> None:
-    result = found.type(found.tree)
-    if result not in {BOOL, found.environment.unknown}:
+def _check_result(checked: Checked) -> None:
+    result = checked.types[checked.tree]
+    if result not in {BOOL, checked.environment.unknown}:
         problem = f"must evaluate to bool or the unknown type, not {result}"
-        raise CelCompileError.at(found.source, problem, found.tree.offset)
+        raise CelCompileError.at(checked.source, problem, checked.tree.offset)
 
 
-class _Checker:
-    def __init__(self, source: str, tree: Node, environment: Environment) -> None:
-        self.found = Checked(source, tree, environment)
+class _Checker(Scoped[Type]):
+    def __init__(self, source: str, tree: Expr, environment: Environment) -> None:
+        self._variables = {environment.variable: environment.kind}
+        self.checked = Checked(source, tree, environment)
         self.unifier = Unifier()
         #: Whether there is anything that `_Literals` checks.
         self.has_literals = False
         self._environment = environment
-        self._variables: dict[str, Type] = {environment.variable: environment.kind}
-        self._kinds: dict[type[Node], Callable[[Any], Type]] = {
+        self._kinds: dict[type[Expr], Callable[[Any], Type]] = {
             Literal: lambda node: type_of(node.value),
             Ident: self._ident,
             Select: self._select,
-            Call: self._call,
+            CallNode: self._call,
             ListNode: self._list,
             MapNode: self._map,
             Bind: self._bind,
             Comprehension: self._comprehension,
         }
 
-    def visit(self, node: Node) -> Type:
+    def visit(self, node: Expr) -> Type:
         """Check one node and everything below it; return its type."""
         kind = self._kinds[type(node)](node)
-        self.found.types[node] = kind
+        self.checked.types[node] = kind
         return kind
 
-    def _error(self, problem: str, node: Node) -> CelCompileError:
-        return CelCompileError.at(self.found.source, problem, node.offset)
-
-    @contextmanager
-    def _scope(self, variables: dict[str, Type]) -> Iterator[None]:
-        before = self._variables
-        self._variables = {**before, **variables}
-        yield
-        self._variables = before
+    def _error(self, problem: str, node: Expr) -> CelCompileError:
+        return CelCompileError.at(self.checked.source, problem, node.offset)
 
     def _ident(self, node: Ident) -> Type:
         if node.name in self._variables and not node.root:
@@ -127,7 +116,7 @@ class _Checker:
             return self._environment.kind
         return self._type_name(node, node) or self._undeclared(node.name, node)
 
-    def _type_name(self, node: Node, head: Ident | None) -> Type | None:
+    def _type_name(self, node: Expr, head: Ident | None) -> Type | None:
         """Return the type of a type that a name such as `int` or `net.IP` stands for, None if it stands for none."""
         name = qualified_name(node)
         if head is None or name not in TYPE_NAMES:
@@ -136,10 +125,10 @@ class _Checker:
             if not head.root:
                 return None
             raise self._error(f"reference to undefined type: .{name}", node)
-        self.found.named_types[node] = TYPE_NAMES[name]
+        self.checked.named_types[node] = TYPE_NAMES[name]
         return types.type_of(TYPE_NAMES[name])
 
-    def _undeclared(self, name: str, node: Node) -> Type:
+    def _undeclared(self, name: str, node: Expr) -> Type:
         raise self._error(f"undeclared reference to '{name}'", node)
 
     def _select(self, node: Select) -> Type:
@@ -149,23 +138,23 @@ class _Checker:
         kind = self._field(node, node.operand, node.name)
         return BOOL if node.test else self.unifier.resolve(kind)
 
-    def _field(self, node: Node, operand: Node, name: str) -> Type:
+    def _field(self, node: Expr, operand: Expr, name: str) -> Type:
         kind = self.unifier.resolve(self.visit(operand))
         target = kind.params[0] if is_optional(kind) else kind
-        if target.kind is Kind.MAP:
+        if target.kind is TypeKind.MAP:
             result = target.params[1]
         elif (fields := self._environment.structs.get(target)) is not None:
             if name not in fields:
                 raise self._error(f"undefined field '{name}'", node)
             result = fields[name]
-        elif is_dyn(target) or target.kind is Kind.PARAM:
+        elif is_dyn(target) or target.kind is TypeKind.PARAM:
             self.unifier.fit((DYN,), (target,))
             result = DYN
         else:
             raise self._error(f"type '{target}' does not support field selection", node)
         return optional_of(result) if is_optional(kind) else result
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
             return self._optional_select(node)
         functions = self._environment.functions
@@ -173,54 +162,54 @@ class _Checker:
             node.function, node.target = f"{prefix}.{node.function}", None
         if node.function not in functions:
             problem = f"undeclared reference to '{node.function}'"
-            raise CelUnknownFunctionError.at(self.found.source, problem, node.offset)
+            raise CelUnknownFunctionError.at(self.checked.source, problem, node.offset)
         operands = node.operands()
-        for each in operands:
-            self.visit(each)
+        for operand in operands:
+            self.visit(operand)
         if node.function in {"_&&_", "_||_"}:
-            for each in operands:
-                self._fit(each, BOOL)
+            for operand in operands:
+                self._fit(operand, BOOL)
         return self._resolve(node)
 
-    def _optional_select(self, node: Call) -> Type:
+    def _optional_select(self, node: CallNode) -> Type:
         operand, name = node.args
         assert isinstance(name, Literal)
         self.visit(name)
         kind = self._field(node, operand, str(name.value))
-        self.found.overloads[node] = self._environment.functions[node.function]
+        self.checked.overloads[node] = self._environment.functions[node.function]
         return self.unifier.resolve(kind if is_optional(kind) else optional_of(kind))
 
-    def _resolve(self, node: Call) -> Type:
+    def _resolve(self, node: CallNode) -> Type:
         operands = node.operands()
-        given = tuple(self.found.types[each] for each in operands)
+        given = tuple(self.checked.types[operand] for operand in operands)
         matching: list[Overload] = []
         result: Type | None = None
-        for each in self._environment.functions[node.function]:
-            if each.method != (node.target is not None):
+        for overload in self._environment.functions[node.function]:
+            if overload.method != (node.target is not None):
                 continue
-            *params, kind = self.unifier.instantiate((*each.params, each.result))
+            *params, kind = self.unifier.instantiate((*overload.params, overload.result))
             if not self.unifier.fit(given, tuple(params)):
                 continue
-            matching.append(each)
+            matching.append(overload)
             kind = self.unifier.resolve(kind)
             # Overloads that fit alike and give different results leave it to the evaluation.
             result = kind if result is None or result == kind else DYN
         if result is None:
-            shown = ", ".join(str(self.unifier.resolve(each, final=True)) for each in given)
+            shown = ", ".join(str(self.unifier.resolve(kind, final=True)) for kind in given)
             raise self._error(f"found no matching overload for '{node.function}' applied to '({shown})'", node)
-        self.found.overloads[node] = tuple(matching)
+        self.checked.overloads[node] = tuple(matching)
         return result
 
     def _list(self, node: ListNode) -> Type:
         self.has_literals = True
-        for each in node.items:
-            self.visit(each)
+        for item in node.items:
+            self.visit(item)
         return list_of(self._joined(node.items, node.optional))
 
     def _map(self, node: MapNode) -> Type:
         self.has_literals = True
-        for each in node.children():
-            self.visit(each)
+        for child in node.children():
+            self.visit(child)
         keys = self._joined([key for key, _ in node.entries], frozenset())
         return map_of(keys, self._joined([value for _, value in node.entries], node.optional))
 
@@ -228,17 +217,17 @@ class _Checker:
         with self._scope({node.name: self.visit(node.value)}):
             return self.visit(node.result)
 
-    def _joined(self, items: Sequence[Node], optional: frozenset[int]) -> Type:
+    def _joined(self, items: Sequence[Expr], optional: frozenset[int]) -> Type:
         """Return the type of all items; a mixture is dyn here, and `_Literals` refuses it where Kubernetes does."""
         joined: Type | None = None
         for index, item in enumerate(items):
-            kind = self.found.types[item]
+            kind = self.checked.types[item]
             if index in optional:
                 kind = self._unwrapped(kind, item)
             joined = kind if joined is None else self.unifier.join(joined, kind) or DYN
         return joined or self.unifier.fresh()
 
-    def _unwrapped(self, kind: Type, item: Node) -> Type:
+    def _unwrapped(self, kind: Type, item: Expr) -> Type:
         if is_optional(kind):
             return kind.params[0]
         if is_dyn(kind):
@@ -256,11 +245,11 @@ class _Checker:
             return self.unifier.resolve(self.visit(node.result))
 
     def _variables_of(self, node: Comprehension, items: Type) -> dict[str, Type]:
-        if items.kind is Kind.LIST:
+        if items.kind is TypeKind.LIST:
             first, second = (INT, items.params[0]) if node.variable2 else (items.params[0], DYN)
-        elif items.kind is Kind.MAP:
+        elif items.kind is TypeKind.MAP:
             first, second = items.params
-        elif items.kind in {Kind.DYN, Kind.ERROR, Kind.PARAM}:
+        elif items.kind in {TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM}:
             self.unifier.fit((DYN,), (items,))
             first = second = DYN
         else:
@@ -268,24 +257,24 @@ class _Checker:
             raise self._error(problem, node.items)
         return {node.variable: first, **({node.variable2: second} if node.variable2 else {})}
 
-    def _expect(self, node: Node, wanted: Type) -> None:
+    def _expect(self, node: Expr, wanted: Type) -> None:
         self.visit(node)
         self._fit(node, wanted)
 
-    def _fit(self, node: Node, wanted: Type) -> None:
-        kind = self.found.types[node]
+    def _fit(self, node: Expr, wanted: Type) -> None:
+        kind = self.checked.types[node]
         if not self.unifier.fit((wanted,), (kind,)):
-            shown = (self.unifier.resolve(each, final=True) for each in (wanted, kind))
+            shown = (self.unifier.resolve(shown_type, final=True) for shown_type in (wanted, kind))
             raise self._error("expected type '{}' but found '{}'".format(*shown), node)
 
 
 class _Literals:
     """Checks literals, once all types are known."""
 
-    def __init__(self, found: Checked) -> None:
-        self._found = found
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
 
-    def check(self, tree: Node) -> None:
+    def check(self, tree: Expr) -> None:
         """Check every literal list and map, except within the operands of `format`, and every template of `format`."""
         pending = [(tree, False)]
         while pending:
@@ -295,29 +284,31 @@ class _Literals:
             elif isinstance(node, MapNode) and not mixed:
                 self._one_type([key for key, _ in node.entries], frozenset())
                 self._one_type([value for _, value in node.entries], node.optional)
-            elif isinstance(node, Call) and node.function == "format":
+            elif isinstance(node, CallNode) and node.function == "format":
                 self._template(node)
                 mixed = True
-            pending += [(each, mixed) for each in reversed(node.children())]
+            pending += [(child, mixed) for child in reversed(node.children())]
 
-    def _one_type(self, items: Sequence[Node], optional: frozenset[int]) -> None:
-        kinds = [self._found.types[each] for each in items]
-        kinds = [each.params[0] if index in optional and each.params else each for index, each in enumerate(kinds)]
+    def _one_type(self, items: Sequence[Expr], optional: frozenset[int]) -> None:
+        kinds = [self._checked.types[item] for item in items]
+        kinds = [kind.params[0] if index in optional and kind.params else kind for index, kind in enumerate(kinds)]
         for item, kind in zip(items, kinds, strict=True):
             if kind != kinds[0]:
                 problem = f"expected type '{kinds[0]}' but found '{kind}'"
-                raise CelCompileError.at(self._found.source, problem, item.offset)
+                raise CelCompileError.at(self._checked.source, problem, item.offset)
 
-    def _template(self, node: Call) -> None:
+    def _template(self, node: CallNode) -> None:
         template, operands = node.target, node.args[0] if node.args else None
         if not isinstance(template, Literal) or not isinstance(template.value, str):
             return
-        if isinstance(operands, ListNode) and (wrong := check_format(template.value, operands.items, self._found.type)):
-            place, problem = wrong
-            raise CelCompileError.at(self._found.source, problem, (place or node).offset)
+        if isinstance(operands, ListNode) and (
+            bad := check_format(template.value, operands.items, self._checked.types)
+        ):
+            place, problem = bad
+            raise CelCompileError.at(self._checked.source, problem, (place or node).offset)
 
 
-def _head(node: Node) -> Ident | None:
+def _head(node: Expr) -> Ident | None:
     """Return the name that a selection begins with."""
     while isinstance(node, Select):
         node = node.operand

@@ -110,7 +110,7 @@ def find(count: Count, container: Mapping[Any, Any], key: Any) -> Any:
     count(len(container) >> _LOOK_SHIFT)
     kinds = set(map(type, container))
     if bool in kinds and kinds != {bool}:
-        kinds = {type(next(each for each in container if each == key))}
+        kinds = {type(next(other for other in container if other == key))}
     return found if (bool in kinds) is isinstance(key, bool) else MISSING
 
 

@@ -21,7 +21,7 @@ from dra_sdk.cel.expression import MAX_COST, compile  # noqa: A004 (the field's 
 from dra_sdk.cel.fields import FieldAccess, FieldValue, failing_offset, field_accesses, format_value
 from dra_sdk.cel.lexer import Token, tokens
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, ListNode, Literal, Node
+from dra_sdk.cel.syntax import Bind, CallNode, Expr, ListNode, Literal
 from dra_sdk.cel.values import Semver
 from dra_sdk.model.quantity import Quantity
 
@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ConjunctExplanation:
     """What one conjunct says about one device.
 
     holds: whether it is true; None if it has no answer.
@@ -86,18 +86,18 @@ class Conjunct:
         except CelRuntimeError:
             return None
 
-    def explain(self, device: DeviceView) -> Explanation:
+    def explain(self, device: DeviceView) -> ConjunctExplanation:
         """Return whether it is true for a device, and the fields that it accesses."""
         problem, offset, holds = "", self.offset, None
         try:
             holds = compile(self.expression, self.features).matches(device)
         except CelRuntimeError as error:
             problem, offset = error.problem, failing_offset(self.checked(), device, self.offset)
-        return Explanation(holds, *position(self.expression, offset), self.fields(device), problem)
+        return ConjunctExplanation(holds, *position(self.expression, offset), self.fields(device), problem)
 
     def fields(self, device: DeviceView) -> tuple[FieldValue, ...]:
         """Return the fields of a device that it accesses."""
-        return tuple(each.on(device) for each in _accesses(self.expression, self.features))
+        return tuple(access.on(device) for access in _accesses(self.expression, self.features))
 
     def checked(self) -> Checked:
         """Return its syntax tree with types; the offsets are those of the whole expression."""
@@ -109,14 +109,14 @@ def conjuncts(expression: str, features: Features = _ALL_FEATURES) -> tuple[Conj
     """Return the conjuncts in the order of the source, at least one; CelCompileError if the expression is wrong."""
     compile(expression, features)
     whole = tokens(expression)[:-1]
-    found = tuple(_conjunct(expression, part, kept, features) for part, kept in _split(expression, whole, []))
+    parts = tuple(_conjunct(expression, part, kept, features) for part, kept in _split(expression, whole, []))
     try:
-        for each in found:
-            compile(each.expression, features)
+        for conjunct in parts:
+            compile(conjunct.expression, features)
     except CelCompileError:
         # A conjunct whose own type is not known to be bool compiles only beside others.
         return (_conjunct(expression, whole, [], features),)
-    return found
+    return parts
 
 
 @lru_cache(maxsize=1024)
@@ -131,7 +131,7 @@ def _accesses(expression: str, features: Features) -> tuple[FieldAccess, ...]:
 
 def _conjunct(source: str, part: Sequence[Token], kept: Sequence[Span], features: Features) -> Conjunct:
     start, end = part[0].offset, part[-1].end
-    blank = [each if each.isspace() else " " for each in source]
+    blank = [character if character.isspace() else " " for character in source]
     for first, last in (*kept, (start, end)):
         blank[first:last] = source[first:last]
     return Conjunct(" ".join(source[start:end].split()), start, end, "".join(blank), features)
@@ -148,8 +148,8 @@ def _split(source: str, part: Sequence[Token], kept: list[Span]) -> Iterator[tup
     if len(pieces) == 1:
         yield (inner if len(kept) else part), kept
         return
-    for each in pieces:
-        yield from _split(source, each, kept)
+    for piece in pieces:
+        yield from _split(source, piece, kept)
 
 
 def _without_brackets(part: Sequence[Token]) -> Sequence[Token]:
@@ -161,7 +161,7 @@ def _without_brackets(part: Sequence[Token]) -> Sequence[Token]:
 
 def _bind_body(part: Sequence[Token]) -> Sequence[Token] | None:
     """Return the third argument if the tokens are one call of `cel.bind`."""
-    words = [each.value for each in part[:4]]
+    words = [token.value for token in part[:4]]
     if words != ["cel", ".", "bind", "("] or part[0].kind != "name" or _closing(part, 3) != len(part) - 1:
         return None
     commas = [index for index, token in _outside_brackets(part[4:-1]) if token.kind == ","]
@@ -176,7 +176,7 @@ def _pieces(part: Sequence[Token]) -> list[Sequence[Token]]:
             return [part]
         if token.kind == "&&":
             cuts.append(index)
-    starts, ends = [0, *(each + 1 for each in cuts)], [*cuts, len(part)]
+    starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(part)]
     return [part[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
@@ -224,11 +224,11 @@ def compared_with(expression: str, conjunct: Conjunct, value: Any) -> Edit | Non
 
     None if the conjunct has no constant of the kind of the value (string, int, quantity, version), or several.
     """
-    found = [each for each in _constants(conjunct.checked().tree) if conjunct.offset <= each.offset < conjunct.end]
-    found = [each for each in found if _same_kind(each, value)]
-    if len(found) != 1:
+    span, tree = range(conjunct.offset, conjunct.end), conjunct.checked().tree
+    literals = [literal for literal in _constants(tree) if literal.offset in span and _same_kind(literal, value)]
+    if len(literals) != 1:
         return None
-    offset = found[0].offset
+    offset = literals[0].offset
     end = _end_of_literal(expression, offset)
     before, after = expression[offset:end], _literal(value)
     changed = f"{expression[:offset]}{after}{expression[end:]}"
@@ -251,22 +251,22 @@ class _Constant:
         return self.literal.offset
 
 
-def _constants(node: Node) -> Iterator[_Constant]:
+def _constants(node: Expr) -> Iterator[_Constant]:
     """Yield the literals that something is compared with, in lists too, and the arguments of quantity and semver."""
-    if isinstance(node, Call) and node.function in _MAKERS and isinstance(node.args[0], Literal):
+    if isinstance(node, CallNode) and node.function in _MAKERS and isinstance(node.args[0], Literal):
         yield _Constant(node.args[0], node.function)
         return
-    if isinstance(node, Call) and node.function in _COMPARISONS and not any(map(_is_order, node.args)):
-        yield from (_Constant(each, "") for each in node.args if isinstance(each, Literal))
-    if isinstance(node, Call) and node.function == _IN and isinstance(node.args[1], ListNode):
-        yield from (_Constant(each, "") for each in node.args[1].items if isinstance(each, Literal))
-    for each in [node.result] if isinstance(node, Bind) else node.children():
-        yield from _constants(each)
+    if isinstance(node, CallNode) and node.function in _COMPARISONS and not any(map(_is_order, node.args)):
+        yield from (_Constant(operand, "") for operand in node.args if isinstance(operand, Literal))
+    if isinstance(node, CallNode) and node.function == _IN and isinstance(node.args[1], ListNode):
+        yield from (_Constant(item, "") for item in node.args[1].items if isinstance(item, Literal))
+    for child in [node.result] if isinstance(node, Bind) else node.children():
+        yield from _constants(child)
 
 
-def _is_order(node: Node) -> bool:
+def _is_order(node: Expr) -> bool:
     """Return whether a node is a call of compareTo: the 0 that its result is compared with must stay."""
-    return isinstance(node, Call) and node.function == "compareTo"
+    return isinstance(node, CallNode) and node.function == "compareTo"
 
 
 def _same_kind(constant: _Constant, value: Any) -> bool:
@@ -283,4 +283,4 @@ def _literal(value: Any) -> str:
 def _end_of_literal(expression: str, offset: int) -> int:
     """Return where the literal at an offset ends; a negative number is two tokens."""
     negative = expression[offset] == "-"
-    return [each.end for each in tokens(expression) if each.offset >= offset][negative]
+    return [token.end for token in tokens(expression) if token.offset >= offset][negative]

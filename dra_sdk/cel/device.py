@@ -75,16 +75,16 @@ class DeviceView:
         return self._values
 
     def _domains(self, what: str, values: Mapping[str, Any], read: Callable[[Any], Any]) -> Domains:
-        found = Domains()
+        domains = Domains()
         for name, value in values.items():
             domain, slash, key = name.partition("/")
             if not slash:
                 domain, key = self.driver, name
             try:
-                found.setdefault(domain, {})[key] = read(value)
+                domains.setdefault(domain, {})[key] = read(value)
             except ValueError as error:
                 raise EvaluationError(f"{what} {name}: {error}") from None
-        return found
+        return domains
 
 
 def _from_json(value: Mapping[str, Any]) -> Any:
@@ -92,7 +92,7 @@ def _from_json(value: Mapping[str, Any]) -> Any:
         if (scalar := value.get(kind)) is not None:
             return Version(scalar) if kind == "version" else scalar
         if (items := value.get(f"{kind}s")) is not None:
-            return [Version(each) for each in items] if kind == "version" else items
+            return [Version(item) for item in items] if kind == "version" else items
     return None
 
 
@@ -107,7 +107,7 @@ def _attribute(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if is_list(value):
-        return [_attribute(each) for each in value]
+        return [_attribute(item) for item in value]
     raise ValueError("unsupported attribute value")
 
 

@@ -15,24 +15,11 @@ from typing import Final
 from dra_sdk.cel import library, types
 from dra_sdk.cel.library.overloads import Functions
 from dra_sdk.cel.types import Type
+from dra_sdk.cel.values import PYTHON_TYPES
 
-TYPE_NAMES: Final[Mapping[str, Type]] = {
-    "bool": types.BOOL,
-    "bytes": types.BYTES,
-    "double": types.DOUBLE,
-    "int": types.INT,
-    "list": types.list_of(types.DYN),
-    "map": types.map_of(types.DYN, types.DYN),
-    "null_type": types.NULL,
-    "string": types.STRING,
-    "type": types.type_of(types.DYN),
-    "uint": types.UINT,
-    "optional_type": types.optional_of(types.DYN),
-    "net.IP": types.IP,
-    "net.CIDR": types.CIDR,
-    "google.protobuf.Timestamp": types.TIMESTAMP,
-    "google.protobuf.Duration": types.DURATION,
-}
+_WITHOUT_NAMES: Final = {types.QUANTITY, types.SEMVER, types.URL, types.FORMAT}
+TYPE_NAMES: Final = {kind.name: kind for _, kind in PYTHON_TYPES if kind not in _WITHOUT_NAMES}
+"""The types that an expression may name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,11 @@ from dra_sdk.cel.errors import (
     CelTooLongError,
 )
 from dra_sdk.cel.estimate import estimate
-from dra_sdk.cel.frame import Frame
+from dra_sdk.cel.frame import EvaluationFrame
 from dra_sdk.cel.parser import parse
 from dra_sdk.cel.plan import plan
-from dra_sdk.cel.syntax import Node
-from dra_sdk.cel.types import Kind, Type
+from dra_sdk.cel.syntax import Expr
+from dra_sdk.cel.types import Type, TypeKind
 from dra_sdk.cel.values import CostLimitError, EvaluationError, MissingPackageError, Semver, UInt, type_of
 
 MAX_LENGTH: Final = 10 * 1024
@@ -43,7 +43,7 @@ MAX_LENGTH: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
 """What an expression may cost: at worst, for the API server; for each device, for the scheduler."""
 
-Check = Callable[[str, Node, Environment], Checked]
+Check = Callable[[str, Expr, Environment], Checked]
 """Checks the types of an expression: as a condition, or of any type."""
 _ALL_FEATURES: Final = Features()
 _SCALARS: Final = frozenset({types.BOOL, types.INT, types.STRING, types.SEMVER, types.DYN, types.ANY})
@@ -96,7 +96,7 @@ class Expression:
     def _run(self, subject: Any, limit: int) -> tuple[Any, int]:
         """Return the value for a subject and its cost; CelRuntimeError, or CelCostError above `limit`."""
         try:
-            frame = Frame([self._variable(subject), *[None] * (self._program.variables - 1)], limit)
+            frame = EvaluationFrame([self._variable(subject), *[None] * (self._program.variables - 1)], limit)
             value = self._program.run(frame)
             frame.spend(0)
         except EvaluationError as error:
@@ -157,9 +157,9 @@ class DerivedAttribute(Expression):
 
     def __init__(self, expression: str, features: Features) -> None:
         super().__init__(expression, environment(features), check_any)
-        found, lists = self._checked.type(self._checked.tree), features.list_type_attributes
-        if found not in _SCALARS and not (lists and found.kind is Kind.LIST and found.params[0] in _SCALARS):
-            problem = _wrong_attribute_type(found, lists=lists)
+        kind, lists = self._checked.types[self._checked.tree], features.list_type_attributes
+        if kind not in _SCALARS and not (lists and kind.kind is TypeKind.LIST and kind.params[0] in _SCALARS):
+            problem = _wrong_attribute_type(kind, lists=lists)
             raise CelCompileError.at(expression, problem, self._checked.tree.offset)
 
     def attribute(self, device: DeviceView, limit: int = MAX_COST) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def _too_deep() -> str:
     return f"the expression is nested too deep for this Python process (recursion limit {sys.getrecursionlimit()})"
 
 
-def _wrong_attribute_type(found: Type, *, lists: bool) -> str:
+def _wrong_attribute_type(kind: Type, *, lists: bool) -> str:
     wanted = "a string, int, bool or semver" + (" or to a list of such" if lists else "")
-    return f"must evaluate to {wanted}, not {found}"
+    return f"must evaluate to {wanted}, not {kind}"
 
 
 def _attribute(value: Any) -> dict[str, Any]:
@@ -224,10 +224,10 @@ def _attribute(value: Any) -> dict[str, Any]:
     if not value:
         return {"strings": []}
     kind = _FIELDS.get(type(value[0]))
-    for each in value:
-        if kind is None or type(each) is not type(value[0]):
-            raise EvaluationError(f"a list attribute has items of one scalar type, this has a {_type_name(each)}")
-    return {f"{kind}s": [_json_scalar(each) for each in value]}
+    for item in value:
+        if kind is None or type(item) is not type(value[0]):
+            raise EvaluationError(f"a list attribute has items of one scalar type, this has a {_type_name(item)}")
+    return {f"{kind}s": [_json_scalar(item) for item in value]}
 
 
 def _json_scalar(value: Any) -> Any:

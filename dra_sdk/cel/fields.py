@@ -13,9 +13,9 @@ from typing import Any, Final
 from dra_sdk.cel.checker import Checked
 from dra_sdk.cel.device import DeviceView
 from dra_sdk.cel.expression import MAX_COST
-from dra_sdk.cel.frame import Frame
+from dra_sdk.cel.frame import EvaluationFrame
 from dra_sdk.cel.plan import INDICES, Program, plan
-from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
+from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, Literal, Select
 from dra_sdk.cel.values import MISSING, CostLimitError, EvaluationError, Optional
 from dra_sdk.texts import closest
 
@@ -76,12 +76,12 @@ class FieldAccess:
 
 def field_accesses(checked: Checked) -> tuple[FieldAccess, ...]:
     """Return every attribute, capacity and field of the device that a checked expression names, each once."""
-    found: dict[Path, FieldAccess] = {}
+    accesses: dict[Path, FieldAccess] = {}
     for node, binds in _selections(checked.tree, (), frozenset()):
         path = _path(node, binds)
-        if path is not None and path not in found:
-            found[path] = FieldAccess(path, _program(checked, node, binds))
-    return tuple(found.values())
+        if path is not None and path not in accesses:
+            accesses[path] = FieldAccess(path, _program(checked, node, binds))
+    return tuple(accesses.values())
 
 
 def failing_offset(checked: Checked, device: DeviceView, otherwise: int) -> int:
@@ -89,7 +89,7 @@ def failing_offset(checked: Checked, device: DeviceView, otherwise: int) -> int:
     return _failing_offset(checked, checked.tree, (), device) or otherwise
 
 
-def _failing_offset(checked: Checked, node: Node, binds: tuple[Bind, ...], device: DeviceView) -> int | None:
+def _failing_offset(checked: Checked, node: Expr, binds: tuple[Bind, ...], device: DeviceView) -> int | None:
     if _run(_program(checked, node, binds), device) is not _NO_VALUE:
         return None
     inside = (*binds, node) if isinstance(node, Bind) else binds
@@ -100,13 +100,13 @@ def _failing_offset(checked: Checked, node: Node, binds: tuple[Bind, ...], devic
         if isinstance(node, Comprehension)
         else node.children()
     )
-    for each in below:
-        if (found := _failing_offset(checked, each, inside, device)) is not None:
+    for part in below:
+        if (found := _failing_offset(checked, part, inside, device)) is not None:
             return found
     return node.offset
 
 
-def _selections(node: Node, binds: tuple[Bind, ...], loops: frozenset[str]) -> Iterator[tuple[Node, tuple[Bind, ...]]]:
+def _selections(node: Expr, binds: tuple[Bind, ...], loops: frozenset[str]) -> Iterator[tuple[Expr, tuple[Bind, ...]]]:
     """Yield the longest selections that begin at a variable, with the bindings around them."""
     if _is_selection(node):
         variable = _variable(node)
@@ -121,25 +121,25 @@ def _selections(node: Node, binds: tuple[Bind, ...], loops: frozenset[str]) -> I
     if isinstance(node, Comprehension):
         yield from _selections(node.items, binds, loops)
         loops |= {node.variable, node.variable2, node.accumulator}
-    for each in node.children():
-        yield from _selections(each, binds, loops)
+    for child in node.children():
+        yield from _selections(child, binds, loops)
 
 
-def _is_selection(node: Node) -> bool:
-    return isinstance(node, Select) or (isinstance(node, Call) and node.function in INDICES)
+def _is_selection(node: Expr) -> bool:
+    return isinstance(node, Select) or (isinstance(node, CallNode) and node.function in INDICES)
 
 
-def _variable(node: Node) -> str | None:
+def _variable(node: Expr) -> str | None:
     """Return the variable that a selection begins at; a leading dot is kept."""
     while _is_selection(node):
         node = node.children()[0]
     return f"{'.' * node.root}{node.name}" if isinstance(node, Ident) else None
 
 
-def _path(node: Node, binds: tuple[Bind, ...]) -> Path | None:
+def _path(node: Expr, binds: tuple[Bind, ...]) -> Path | None:
     """Return the path of a selection; None if it does not begin at the device, or computes a key."""
     if isinstance(node, Ident):
-        shadowed = not node.root and any(each.name == "device" for each in binds)
+        shadowed = not node.root and any(bind.name == "device" for bind in binds)
         if node.name == "device" and not shadowed:
             return ()
         index = next((at for at in reversed(range(len(binds))) if binds[at].name == node.name), None)
@@ -151,29 +151,29 @@ def _path(node: Node, binds: tuple[Bind, ...]) -> Path | None:
     return None if before is None or key is None else (*before, key)
 
 
-def _constant_key(node: Node) -> str | None:
+def _constant_key(node: Expr) -> str | None:
     return str(node.value) if isinstance(node, Literal) and isinstance(node.value, str | int) else None
 
 
-def _program(checked: Checked, node: Node, binds: tuple[Bind, ...]) -> Program:
+def _program(checked: Checked, node: Expr, binds: tuple[Bind, ...]) -> Program:
     if isinstance(node, Select) and node.test:
-        node = Call(node.offset, "_?._", [node.operand, Literal(node.offset, node.name)])
-    for each in reversed(binds):
-        node = Bind(each.offset, each.name, each.value, node)
+        node = CallNode(node.offset, "_?._", [node.operand, Literal(node.offset, node.name)])
+    for bind in reversed(binds):
+        node = Bind(bind.offset, bind.name, bind.value, node)
     return plan(replace(checked, tree=node))
 
 
 def _run(program: Program, device: DeviceView) -> Any:
     """Return the value of a program, `_NO_VALUE` if it has none."""
     try:
-        return program.run(Frame([device.values(), *[None] * (program.variables - 1)], MAX_COST))
+        return program.run(EvaluationFrame([device.values(), *[None] * (program.variables - 1)], MAX_COST))
     except (EvaluationError, CostLimitError):
         return _NO_VALUE
 
 
 def _expression(path: Path) -> str:
     quoted = {1} if path and path[0] in {"attributes", "capacity"} else frozenset()
-    parts = (f"[{json.dumps(each)}]" if index in quoted else f".{each}" for index, each in enumerate(path))
+    parts = (f"[{json.dumps(part)}]" if index in quoted else f".{part}" for index, part in enumerate(path))
     return "device" + "".join(parts)
 
 
@@ -193,9 +193,9 @@ def _similar(path: Path, device: DeviceView) -> str:
         return str(error)
     known = [(kind, domain, name) for kind in ("attributes", "capacity") for domain in fields[kind]
              for name in fields[kind][domain]]  # fmt: skip
-    same = [each for each in known if each[2] == path[2]]
-    similar = closest(path[2], [each[2] for each in known])
-    nearest = next(iter([*same, *(each for each in known if each[2] == similar)]), None)
+    same = [field for field in known if field[2] == path[2]]
+    similar = closest(path[2], [field[2] for field in known])
+    nearest = next(iter([*same, *(field for field in known if field[2] == similar)]), None)
     return f"it has {_expression(nearest)}" if nearest else ""
 
 

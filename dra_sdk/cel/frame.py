@@ -24,7 +24,7 @@ from dra_sdk.cel.values import (
 )
 
 
-class Frame:
+class EvaluationFrame:
     """One evaluation.
 
     variables: the values of the variables, the device first.
@@ -56,22 +56,20 @@ class Frame:
             )
 
 
-Step = Callable[[Frame], Any]
+Step = Callable[[EvaluationFrame], Any]
 """Evaluates one expression; raises EvaluationError if it has no value."""
 
 
+@dataclass(slots=True, eq=False)
 class Constant:
     """A step whose value is known when the expression is compiled.
 
     value: the value.
     """
 
-    __slots__ = ("value",)
+    value: Any
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, _frame: Frame) -> Any:
+    def __call__(self, _frame: EvaluationFrame) -> Any:
         """Return the value."""
         return self.value
 
@@ -100,7 +98,7 @@ PENDING: Final = frozenset({Lazy, Failure})
 """What a variable may hold that is no value."""
 
 
-def read(frame: Frame, slot: int) -> Any:
+def read(frame: EvaluationFrame, slot: int) -> Any:
     """Return the value of a variable that holds a Lazy or a Failure."""
     value = frame.variables[slot]
     if isinstance(value, Lazy):
@@ -124,7 +122,7 @@ def chain(base: Step | int, own: int, keys: Sequence[str]) -> Step:
         return _chain_of_step(base, own, keys) if cost else base
     slot = base
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         frame.cost += cost
         value = frame.variables[slot]
         if type(value) in PENDING:
@@ -140,7 +138,7 @@ def chain(base: Step | int, own: int, keys: Sequence[str]) -> Step:
 
 
 def _chain_of_step(base: Step, own: int, keys: Sequence[str]) -> Step:
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         value = base(frame)
         frame.cost += own
         for key in keys:
@@ -155,7 +153,7 @@ def _chain_of_step(base: Step, own: int, keys: Sequence[str]) -> Step:
 def indexed(base: Step, key: Step) -> Step:
     """Return the step of `base[key]`."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         value = base(frame)
         frame.cost += 1
         return select(frame.count, value, key(frame))
@@ -166,11 +164,11 @@ def indexed(base: Step, key: Step) -> Step:
 def optionally_indexed(base: Step, key: Step) -> Step:
     """Return the step of `base[?key]`, which costs nothing if there is no such key."""
 
-    def run(frame: Frame) -> Optional:
-        found = select_optional(frame.count, base(frame), key(frame))
-        if found is not NONE:
+    def run(frame: EvaluationFrame) -> Optional:
+        optional = select_optional(frame.count, base(frame), key(frame))
+        if optional is not NONE:
             frame.cost += 1
-        return found
+        return optional
 
     return run
 
@@ -178,7 +176,7 @@ def optionally_indexed(base: Step, key: Step) -> Step:
 def presence(base: Step, key: str) -> Step:
     """Return the step of `has(base.key)`."""
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         return select_optional(frame.count, base(frame), key) is not NONE
 
     return run

@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 def tokens(source: str) -> list[Token]:
     """Return all tokens, the last of kind `end`; CelCompileError for text that is no token."""
-    found: list[Token] = []
+    read: list[Token] = []
     source = go_text(source)
     offset, match_token = 0, _TOKEN.match
     while offset < len(source):
@@ -72,12 +72,12 @@ def tokens(source: str) -> list[Token]:
         group, end = match.lastgroup, match.end()
         if group == "operator":
             text = match.group()
-            found.append(Token(text, text, offset, end))
+            read.append(Token(text, text, offset, end))
         elif group != "space":
-            found.append(_token(source, str(group), match.group(), offset))
+            read.append(_token(source, str(group), match.group(), offset))
         offset = end
-    found.append(Token("end", "", len(source), len(source)))
-    return found
+    read.append(Token("end", "", len(source), len(source)))
+    return read
 
 
 def _token(source: str, group: str, text: str, offset: int) -> Token:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dra_sdk.cel.errors import CelCompileError
 from dra_sdk.cel.lexer import RESERVED, Token, signed, tokens
 from dra_sdk.cel.macros import expand
-from dra_sdk.cel.syntax import Call, Ident, ListNode, Literal, MapNode, Node, Select, depth, qualified_name
+from dra_sdk.cel.syntax import CallNode, Expr, Ident, ListNode, Literal, MapNode, Select, depth, qualified_name
 
 MAX_NESTING: Final = 250
 """How deep rules of the grammar, and the operators, selections and method calls of a tree, may nest in cel-go."""
@@ -25,20 +25,20 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _BINARY: Final = {
     "||": (_OR, "_||_"),
     "&&": (_AND, "_&&_"),
-    **{each: (_RELATION, f"_{each}_") for each in ("<", "<=", ">", ">=", "==", "!=")},
+    **{sign: (_RELATION, f"_{sign}_") for sign in ("<", "<=", ">", ">=", "==", "!=")},
     "in": (_RELATION, "@in"),
-    **{each: (_SUM, f"_{each}_") for each in "+-"},
-    **{each: (_PRODUCT, f"_{each}_") for each in "*/%"},
+    **{sign: (_SUM, f"_{sign}_") for sign in "+-"},
+    **{sign: (_PRODUCT, f"_{sign}_") for sign in "*/%"},
 }
 
 
-def parse(source: str, *, since_1_37: bool = True) -> Node:
+def parse(source: str, *, since_1_37: bool = True) -> Expr:
     """Return the syntax tree of an expression.
 
     CelCompileError with line and column if the text is no expression. `since_1_37` accepts names in backticks, and lets
     a leading dot mean that no local variable is meant.
     """
-    tree = _Parser(source, since_1_37=since_1_37).parse()
+    tree = _ExpressionParser(source, since_1_37=since_1_37).parse()
     if depth(tree) > MAX_DEPTH:
         problem = f"the tree has more than {MAX_DEPTH} levels once macros are expanded, which is the limit of this SDK"
         raise CelCompileError.at(source, problem, tree.offset)
@@ -56,9 +56,9 @@ class _Ternary:
 
     __slots__ = ("condition", "height", "offset", "yes")
 
-    def __init__(self, offset: int, condition: Node, height: int) -> None:
+    def __init__(self, offset: int, condition: Expr, height: int) -> None:
         self.offset, self.condition, self.height = offset, condition, height
-        self.yes: Node | None = None
+        self.yes: Expr | None = None
 
 
 class _Bracket:
@@ -73,12 +73,12 @@ class _Bracket:
         "relations", "rules", "sums", "target", "ternaries",
     )  # fmt: skip
 
-    def __init__(self, close: str, offset: int, target: Node | None = None, name: str = "", height: int = 0) -> None:
+    def __init__(self, close: str, offset: int, target: Expr | None = None, name: str = "", height: int = 0) -> None:
         self.close, self.offset, self.target, self.name, self.height = close, offset, target, name, height
-        self.items: list[Node] = []
-        self.keys: list[Node] = []
+        self.items: list[Expr] = []
+        self.keys: list[Expr] = []
         self.optional: set[int] = set()
-        self.operands: list[Node] = []
+        self.operands: list[Expr] = []
         self.heights: list[int] = []
         self.operators: list[_Operator] = []
         self.ternaries: list[_Ternary] = []
@@ -88,8 +88,8 @@ class _Bracket:
     def nest_in(self, outer: _Bracket) -> int:
         """Count the rules around this bracket; return how deep the deepest nests."""
         self.rules += outer.rules + len(outer.ternaries) - outer.awaits_colon
-        self.relations += outer.relations + sum(1 for each in outer.operators if each.level == _RELATION)
-        self.sums += outer.sums + sum(1 for each in outer.operators if each.level > _RELATION)
+        self.relations += outer.relations + sum(1 for operator in outer.operators if operator.level == _RELATION)
+        self.sums += outer.sums + sum(1 for operator in outer.operators if operator.level > _RELATION)
         return max(self.rules, self.relations, self.sums)
 
     @property
@@ -97,10 +97,10 @@ class _Bracket:
         """Whether the `:` of a conditional is still to come."""
         return bool(self.ternaries) and self.ternaries[-1].yes is None
 
-    def push(self, node: Node, height: int) -> None:
+    def push(self, node: Expr, height: int) -> None:
         """Take the next operand."""
         if self.prefix:
-            node, self.prefix = Call(self.prefix.offset, self.prefix.function, [node]), None
+            node, self.prefix = CallNode(self.prefix.offset, self.prefix.function, [node]), None
         self.operands.append(node)
         self.heights.append(height)
 
@@ -115,14 +115,14 @@ class _Bracket:
         part = self.ternaries[-1]
         part.yes, part.height = self.operands.pop(), max(part.height, self.heights.pop())
 
-    def expression(self) -> Node:
+    def expression(self) -> Expr:
         """Take what was read as one expression, and begin the next one."""
         self.reduce(-1)
         tree, height = self.operands.pop(), self.heights.pop()
         while self.ternaries:
             part = self.ternaries.pop()
             assert part.yes is not None
-            tree = Call(part.offset, "_?_:_", [part.condition, part.yes, tree])
+            tree = CallNode(part.offset, "_?_:_", [part.condition, part.yes, tree])
             height = 1 + max(height, part.height)
         self.height = max(self.height, height)
         return tree
@@ -142,7 +142,7 @@ class _Bracket:
     def _combine(self) -> None:
         _, offset, function = self.operators.pop()
         right, height = self.operands.pop(), self.heights.pop()
-        self.operands[-1] = Call(offset, function, [self.operands[-1], right])
+        self.operands[-1] = CallNode(offset, function, [self.operands[-1], right])
         self.heights[-1] = 1 + max(self.heights[-1], height)
 
     def _balance(self, level: int) -> None:
@@ -155,24 +155,24 @@ class _Bracket:
         del self.operators[start:]
 
 
-Found = tuple[Node, int]
+Found = tuple[Expr, int]
 """An operand as far as it was read, with its height."""
 
 
-class _Parser:
+class _ExpressionParser:
     def __init__(self, source: str, *, since_1_37: bool) -> None:
         self._source, self._since_1_37 = source, since_1_37
         self._tokens = tokens(source)
         self._next = 0
         self._brackets = [_Bracket("end", 0)]
 
-    def parse(self) -> Node:
+    def parse(self) -> Expr:
         """Return the tree of the whole text."""
         whole = self._brackets[0]
         while not whole.items:
-            found = self._operand()
-            while found:
-                found = self._continue(*found)
+            operand = self._operand()
+            while operand:
+                operand = self._continue(*operand)
         if whole.height > MAX_NESTING:
             problem = f"operators, selections and calls are nested deeper than {MAX_NESTING} levels"
             raise self._error(problem, whole.items[0].offset)
@@ -229,7 +229,7 @@ class _Parser:
         self._next += 1
         return name
 
-    def _prefix(self, first: Token) -> Node | None:
+    def _prefix(self, first: Token) -> Expr | None:
         """Read a run of one prefix operator; return the number if it is the sign of one."""
         count = 0
         while self._accept(first.kind):
@@ -278,7 +278,7 @@ class _Parser:
 
     # What follows an operand.
 
-    def _continue(self, node: Node, height: int) -> Found | None:
+    def _continue(self, node: Expr, height: int) -> Found | None:
         """Read the token after an operand: what it selects, the operator that follows, or the bracket that it ends."""
         token = self._token
         kind = token.kind
@@ -322,7 +322,7 @@ class _Parser:
             return self._error(f"this SDK cannot make messages such as {name}{{…}}; Kubernetes can", brace.offset)
         return self._error(f"undeclared reference to {name!r}: no message type", brace.offset)
 
-    def _selection(self, operand: Node, height: int, dot: int) -> Found | None:
+    def _selection(self, operand: Expr, height: int, dot: int) -> Found | None:
         optional = self._accept("?")
         name = self._token
         if name.kind == "quoted" and not self._since_1_37:
@@ -331,7 +331,7 @@ class _Parser:
             raise self._unexpected("a name")
         self._next += 1
         if optional:
-            return Call(dot, "_?._", [operand, Literal(name.offset, name.value)]), height + 1
+            return CallNode(dot, "_?._", [operand, Literal(name.offset, name.value)]), height + 1
         if name.kind == "name" and self._token.kind == "(":
             offset = self._token.offset
             self._next += 1
@@ -367,21 +367,21 @@ class _Parser:
             return MapNode(offset, entries, frozenset(bracket.optional)), height
         if bracket.close == "]":
             if bracket.target:
-                return Call(offset, bracket.name, [bracket.target, *items]), height + 1
+                return CallNode(offset, bracket.name, [bracket.target, *items]), height + 1
             return ListNode(offset, items, frozenset(bracket.optional)), height
         if bracket.name == "(":
             return items[0], height
         if bracket.name[0] == ".":
-            return Call(offset, bracket.name[1:], items), height
-        call = Call(offset, bracket.name, items, bracket.target)
+            return CallNode(offset, bracket.name[1:], items), height
+        call = CallNode(offset, bracket.name, items, bracket.target)
         return expand(self._source, call) or call, height + (bracket.target is not None)
 
 
-def _balanced(operands: list[Node], operators: list[_Operator]) -> Node:
+def _balanced(operands: list[Expr], operators: list[_Operator]) -> Expr:
     """Return a chain of one logical operator as a tree of logarithmic depth, as cel-go does; the order stays."""
     if not operators:
         return operands[0]
     middle = len(operators) // 2
     left = _balanced(operands[: middle + 1], operators[:middle])
     right = _balanced(operands[middle + 1 :], operators[middle + 1 :])
-    return Call(operators[middle].offset, operators[middle].function, [left, right])
+    return CallNode(operators[middle].offset, operators[middle].function, [left, right])

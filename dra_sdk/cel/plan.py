@@ -17,12 +17,12 @@ from dra_sdk.cel import steps
 from dra_sdk.cel.checker import Checked
 from dra_sdk.cel.comparison import MAP_KEYS
 from dra_sdk.cel.errors import CelCompileError
-from dra_sdk.cel.frame import Constant, Frame, Step
+from dra_sdk.cel.frame import Constant, EvaluationFrame, Step
 from dra_sdk.cel.library.overloads import NEW_LIST, NEW_MAP
 from dra_sdk.cel.library.standard import FOLDED
 from dra_sdk.cel.library.strings import pattern
-from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
-from dra_sdk.cel.types import CIDR, DEVICE, IP, QUANTITY, SEMVER, Kind, Type
+from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Scoped, Select
+from dra_sdk.cel.types import CIDR, DEVICE, IP, QUANTITY, SEMVER, Type, TypeKind
 from dra_sdk.cel.values import MISSING, EvaluationError, Optional, type_of
 
 INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
@@ -31,6 +31,7 @@ _SEARCHES: Final = frozenset({"matches", "find", "findAll"})
 _TIMES: Final = frozenset({"timestamp", "duration"})
 #: Types of values that are worth making once.
 _MADE_ONCE: Final = frozenset({QUANTITY, SEMVER, IP, CIDR})
+_INEXACT: Final = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.NULL, TypeKind.PARAM})
 #: The steps that the constant parts of an expression may take while it is compiled.
 _MAX_STEPS: Final = 1_000_000
 
@@ -54,27 +55,27 @@ def plan(checked: Checked) -> Program:
     return Program(run, planner.slots)
 
 
-class _Planner:
+class _Planner(Scoped[int]):
     def __init__(self, checked: Checked) -> None:
+        self._variables = {checked.environment.variable: 0}
         self._checked = checked
-        self._scope: dict[str, int] = {checked.environment.variable: 0}
         self.slots = 1
-        self._steps: dict[type[Node], Callable[[Any], Step]] = {
+        self._steps: dict[type[Expr], Callable[[Any], Step]] = {
             Literal: lambda node: Constant(node.value),
             Ident: self._name,
             Select: self._name,
-            Call: self._call,
+            CallNode: self._call,
             ListNode: self._list,
             MapNode: self._map,
             Bind: self._bind,
             Comprehension: self._comprehension,
         }
 
-    def step(self, node: Node) -> Step:
+    def step(self, node: Expr) -> Step:
         """Return the step of one node."""
         return self._steps[type(node)](node)
 
-    def _constant(self, node: Node, compute: Callable[[], Any]) -> Constant:
+    def _constant(self, node: Expr, compute: Callable[[], Any]) -> Constant:
         """Compute a value once; CelCompileError, at a node, if there is none."""
         try:
             return Constant(compute())
@@ -83,50 +84,50 @@ class _Planner:
 
     # Names, selections and indices: Kubernetes resolves a whole chain of them as one "attribute".
 
-    def _name(self, node: Node) -> Step:
+    def _name(self, node: Expr) -> Step:
         if node in self._checked.named_types:
             return Constant(self._checked.named_types[node])
         return self._chain(node, own=1)
 
-    def _chain(self, node: Node, own: int) -> Step:
+    def _chain(self, node: Expr, own: int) -> Step:
         """Plan `device.a["b"].c` with as few steps as possible; it costs `own` in addition to its selections."""
-        links: list[Select | Call] = []
+        links: list[Select | CallNode] = []
         while (link := _link(node)) is not None and node not in self._checked.named_types:
             links.append(link)
             node = link.children()[0]
         base, own = self._base(node, own)
         keys: list[str] = []
-        for each in reversed(links):
-            key = self._key(each)
-            if isinstance(key, str) and _is_plain(each):
+        for link in reversed(links):
+            key = self._key(link)
+            if isinstance(key, str) and _is_plain(link):
                 keys.append(key)
             else:
-                base, own, keys = self._linked(frames.chain(base, own, keys), each, key), 0, []
+                base, own, keys = self._linked(frames.chain(base, own, keys), link, key), 0, []
         return frames.chain(base, own, keys)
 
-    def _base(self, node: Node, own: int) -> tuple[Step | int, int]:
+    def _base(self, node: Expr, own: int) -> tuple[Step | int, int]:
         """Return where a chain starts, the slot of a variable or a step, and its cost without its selections."""
         if isinstance(node, Ident) and node not in self._checked.named_types:
-            return 0 if node.root else self._scope[node.name], own
-        if isinstance(node, Call) and node.function == "_?_:_":
+            return 0 if node.root else self._variables[node.name], own
+        if isinstance(node, CallNode) and node.function == "_?_:_":
             return self._conditional(node), 0
         return self.step(node), own
 
-    def _key(self, link: Select | Call) -> str | Step:
+    def _key(self, link: Select | CallNode) -> str | Step:
         """Return the text that a link selects by, or the step that computes it."""
         if isinstance(link, Select):
             return link.name
         step = self._part(link.args[1])
         return step.value if isinstance(step, Constant) and isinstance(step.value, str) else step
 
-    def _part(self, node: Node) -> Step:
+    def _part(self, node: Expr) -> Step:
         """Plan a part of a larger chain, which pays for it."""
         is_test = isinstance(node, Select) and node.test
         if is_test or node in self._checked.named_types or not (isinstance(node, Ident) or _link(node)):
             return self.step(node)
         return self._chain(node, own=0)
 
-    def _linked(self, base: Step, link: Select | Call, key: str | Step) -> Step:
+    def _linked(self, base: Step, link: Select | CallNode, key: str | Step) -> Step:
         if isinstance(link, Select):
             return frames.presence(base, link.name)
         step = Constant(key) if isinstance(key, str) else key
@@ -134,18 +135,18 @@ class _Planner:
 
     # Calls.
 
-    def _call(self, node: Call) -> Step:
+    def _call(self, node: CallNode) -> Step:
         function = node.function
         if function in INDICES:
             return self._chain(node, own=1)
         if function == "_?_:_":
             return self._conditional(node)
         operands: list[Step] = []
-        for each in node.operands():
-            operands.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
+        for operand in node.operands():
+            operands.append(self._steps[type(operand)](operand))  # noqa: PERF401 (a comprehension costs a stack frame)
         return self._operator(node, operands) or self._function(node, operands)
 
-    def _operator(self, node: Call, operands: list[Step]) -> Step | None:
+    def _operator(self, node: CallNode, operands: list[Step]) -> Step | None:
         """Plan a call that does not simply evaluate all of its operands; None if this is none."""
         function = node.function
         if function in {"_&&_", "_||_"}:
@@ -157,19 +158,19 @@ class _Planner:
             return steps.fallback(*operands, unwrap=function == "orValue")
         return steps.not_strictly_false(*operands) if function == "@not_strictly_false" else None
 
-    def _conditional(self, node: Call) -> Step:
+    def _conditional(self, node: CallNode) -> Step:
         condition, yes, no = node.args
         return steps.conditional(self._steps[type(condition)](condition), self._part(yes), self._part(no))
 
-    def _function(self, node: Call, operands: list[Step]) -> Step:
+    def _function(self, node: CallNode, operands: list[Step]) -> Step:
         overloads = self._checked.overloads[node]
         first = overloads[0]
         exact = len(overloads) == 1 and all(map(self._is_sure, node.operands()))
         dispatch = steps.dispatch_to(first) if exact else steps.dispatch_by_values(overloads)
-        constants = [each.value for each in operands if isinstance(each, Constant)]
+        constants = [operand.value for operand in operands if isinstance(operand, Constant)]
         self._check_literals(node, operands)
         if len(constants) == len(operands):
-            frame = Frame([], _MAX_STEPS)
+            frame = EvaluationFrame([], _MAX_STEPS)
             if node.function in FOLDED:
                 place = node.args[0] if node.function in _TIMES else node
                 return self._constant(place, lambda: dispatch(frame, constants)[0])
@@ -181,7 +182,7 @@ class _Planner:
             return steps.fixed_call(first.run, first.cost.actual, operands)
         return steps.call(dispatch, operands)
 
-    def _check_literals(self, node: Call, operands: list[Step]) -> None:
+    def _check_literals(self, node: CallNode, operands: list[Step]) -> None:
         """Check constant patterns, as Kubernetes does at compile time, and the text of `matches(text, pattern)` too."""
         if node.function not in _SEARCHES:
             return
@@ -192,44 +193,44 @@ class _Planner:
             if isinstance(step, Constant) and isinstance(step.value, str):
                 self._check_pattern(step.value, place)
 
-    def _check_pattern(self, text: str, place: Node) -> None:
+    def _check_pattern(self, text: str, place: Expr) -> None:
         self._constant(place, lambda: pattern(text))
 
-    def _is_sure(self, node: Node) -> bool:
+    def _is_sure(self, node: Expr) -> bool:
         """Return whether the values of a node certainly are of its static type.
 
         Nothing that comes out of a `dyn` is: the checker may have inferred its type from how it is used.
         """
-        if isinstance(node, Call):
-            results = {each.result for each in self._checked.overloads[node]}  # of several, the values decide
+        if isinstance(node, CallNode):
+            results = {overload.result for overload in self._checked.overloads[node]}  # of several, the values decide
             return len(results) == 1 and all(map(_is_exact, results))
         if isinstance(node, ListNode | MapNode):
             return not node.optional and all(map(self._is_sure, node.children()))
         return isinstance(node, Literal) or (isinstance(node, Select) and self._is_device(node))
 
-    def _is_device(self, node: Node) -> bool:
+    def _is_device(self, node: Expr) -> bool:
         """Return whether a node is a field or a capacity of the device."""
         name = ""
         while (link := _link(node)) is not None:
             name, node = link.name if isinstance(link, Select) else "", link.children()[0]
-        is_device = isinstance(node, Ident) and (node.root or self._scope.get(node.name) == 0)
+        is_device = isinstance(node, Ident) and (node.root or self._variables.get(node.name) == 0)
         return is_device and name != "attributes" and self._checked.environment.kind == DEVICE
 
     # Literals of lists and maps.
 
     def _list(self, node: ListNode) -> Step:
         items: list[Step] = []
-        for each in node.items:
-            items.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
+        for item in node.items:
+            items.append(self._steps[type(item)](item))  # noqa: PERF401 (a comprehension costs a stack frame)
         optional = node.optional
 
-        def run(frame: Frame) -> list[Any]:
+        def run(frame: EvaluationFrame) -> list[Any]:
             frame.cost += NEW_LIST
-            values = [each(frame) for each in items]
+            values = [step(frame) for step in items]
             if not optional:
                 return values
-            kept = [_content(each) if index in optional else each for index, each in enumerate(values)]
-            return [each for each in kept if each is not MISSING]
+            kept = [_content(value) if index in optional else value for index, value in enumerate(values)]
+            return [value for value in kept if value is not MISSING]
 
         return self._unless_constant(node, run, items)
 
@@ -239,7 +240,7 @@ class _Planner:
             entries.append((self._steps[type(key)](key), self._steps[type(value)](value)))
         optional = node.optional
 
-        def run(frame: Frame) -> dict[Any, Any]:
+        def run(frame: EvaluationFrame) -> dict[Any, Any]:
             frame.cost += NEW_MAP
             made: dict[Any, Any] = {}
             for index, (key_step, value_step) in enumerate(entries):
@@ -251,12 +252,12 @@ class _Planner:
                     made[_map_key(key, made)] = value
             return made
 
-        return self._unless_constant(node, run, [each for entry in entries for each in entry])
+        return self._unless_constant(node, run, [step for entry in entries for step in entry])
 
-    def _unless_constant(self, node: Node, run: Step, parts: Sequence[Step]) -> Step:
-        if not all(isinstance(each, Constant) for each in parts):
+    def _unless_constant(self, node: Expr, run: Step, parts: Sequence[Step]) -> Step:
+        if not all(isinstance(part, Constant) for part in parts):
             return run
-        frame = Frame([], _MAX_STEPS)
+        frame = EvaluationFrame([], _MAX_STEPS)
         if isinstance(node, ListNode):
             return self._constant(node, lambda: run(frame))
         try:
@@ -272,64 +273,59 @@ class _Planner:
 
     def _bind(self, node: Bind) -> Step:
         value, slot = self._steps[type(node.value)](node.value), self._slot()
-        before = self._scope
-        self._scope = {**before, node.name: slot}
-        result = self._steps[type(node.result)](node.result)
-        self._scope = before
-        return steps.bound(slot, value, result)
+        with self._scope({node.name: slot}):
+            return steps.bound(slot, value, self._steps[type(node.result)](node.result))
 
     def _comprehension(self, node: Comprehension) -> Step:
         slots = self._slot(), self._slot(), self._slot()
         start = self.step(node.start)
         if isinstance(node.start, ListNode | MapNode):
             start = steps.fresh(list if isinstance(node.start, ListNode) else dict)
-        loop = steps.Loop(self._steps[type(node.items)](node.items), start, slots, pairs=bool(node.variable2))
-        before = self._scope
+        items = self._steps[type(node.items)](node.items)
         variables = {node.variable: slots[1], **({node.variable2: slots[2]} if node.variable2 else {})}
-        self._scope = {**before, node.accumulator: slots[0], **variables}
-        condition, step = self.step(node.condition), self._accumulation(node, slots[0])
-        self._scope = {**before, node.accumulator: slots[0]}
-        result = self.step(node.result)
-        self._scope = before
-        return loop.over(condition, step, result)
+        with self._scope({node.accumulator: slots[0]}):
+            with self._scope(variables):
+                condition, step = self.step(node.condition), self._accumulation(node, slots[0])
+            result = self.step(node.result)
+        return steps.loop(items, start, slots, (condition, step, result), pairs=bool(node.variable2))
 
     def _accumulation(self, node: Comprehension, slot: int) -> Step:
         """Plan the step of a loop; a list or map that it only adds to grows in place."""
         step = node.step
-        if isinstance(step, Call) and step.function == "_?_:_" and _grows(node, step.args[1]):
+        if isinstance(step, CallNode) and step.function == "_?_:_" and _grows(node, step.args[1]):
             condition, grown, same = step.args
             return steps.conditional(self.step(condition), self._growth(grown, slot), self._part(same))
         return self._growth(step, slot) if _grows(node, step) else self._steps[type(step)](step)
 
-    def _growth(self, node: Node, slot: int) -> Step:
-        assert isinstance(node, Call)
+    def _growth(self, node: Expr, slot: int) -> Step:
+        assert isinstance(node, CallNode)
         if isinstance(node.args[1], ListNode) and node.function == "_+_":
             return steps.append(slot, self.step(node.args[1].items[0]))
-        return steps.insert(slot, [self.step(each) for each in node.args[1:]])
+        return steps.insert(slot, [self.step(argument) for argument in node.args[1:]])
 
 
-def _grows(loop: Comprehension, node: Node) -> bool:
+def _grows(loop: Comprehension, node: Expr) -> bool:
     """Return whether a node adds an item or an entry to the accumulator of a loop."""
-    if not isinstance(node, Call) or not isinstance(node.args[0], Ident) or node.args[0].name != loop.accumulator:
+    if not isinstance(node, CallNode) or not isinstance(node.args[0], Ident) or node.args[0].name != loop.accumulator:
         return False
     return node.function == "cel.@mapInsert" or (node.function == "_+_" and isinstance(node.args[1], ListNode))
 
 
-def _link(node: Node) -> Select | Call | None:
+def _link(node: Expr) -> Select | CallNode | None:
     """Return the node itself if it selects something from its first operand."""
-    if isinstance(node, Select) or (isinstance(node, Call) and node.function in INDICES):
+    if isinstance(node, Select) or (isinstance(node, CallNode) and node.function in INDICES):
         return node
     return None
 
 
-def _is_plain(link: Select | Call) -> bool:
+def _is_plain(link: Select | CallNode) -> bool:
     """Return whether a link is `.name` or `["name"]`, without `has` and without a question mark."""
     return not link.test if isinstance(link, Select) else link.function == "_[_]"
 
 
 def _is_exact(kind: Type) -> bool:
     """Return whether a value of this declared type needs no check when the expression runs."""
-    return kind.kind not in {Kind.DYN, Kind.ANY, Kind.NULL, Kind.PARAM} and all(map(_is_exact, kind.params))
+    return kind.kind not in _INEXACT and all(map(_is_exact, kind.params))
 
 
 def _content(value: Any) -> Any:
@@ -345,7 +341,7 @@ def _map_key(key: Any, made: Mapping[Any, Any]) -> Any:
     if not isinstance(key, MAP_KEYS):
         raise EvaluationError(f"unsupported key type: {type_of(key).name}")
     if key in made:
-        known = next(each for each in made if each == key)
+        known = next(other for other in made if other == key)
         if type(known) is not type(key):
             kinds = f"{type_of(known)} and {type_of(key)}"
             raise EvaluationError(f"this SDK cannot keep keys that are {key!r} as {kinds} in one map; Kubernetes can")

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, Final
 
 from dra_sdk.cel.comparison import equal, same
-from dra_sdk.cel.frame import PENDING, Constant, Failure, Frame, Lazy, Step, read
+from dra_sdk.cel.frame import PENDING, Constant, EvaluationFrame, Failure, Lazy, Step, read
 from dra_sdk.cel.library.lists import insert_into
 from dra_sdk.cel.library.overloads import NEW_LIST, STRING, Overload
 from dra_sdk.cel.values import (
@@ -23,7 +23,7 @@ from dra_sdk.cel.values import (
     type_of,
 )
 
-Dispatch = Callable[[Frame, list[Any]], tuple[Any, int]]
+Dispatch = Callable[[EvaluationFrame, list[Any]], tuple[Any, int]]
 """Calls a function with operands; returns its value and its cost."""
 
 #: Kubernetes knows the cost of these only where the types decide which overload is called; else they cost 1.
@@ -32,14 +32,8 @@ _COSTED_BY_OVERLOAD: Final = frozenset(
 )
 #: What the scheduler calls these types in its messages, so that one can search for them.
 _GO_NAMES: Final = {
-    "bool": "types.Bool",
-    "int": "types.Int",
-    "uint": "types.Uint",
-    "double": "types.Double",
-    "string": "types.String",
-    "bytes": "types.Bytes",
-    "kubernetes.Semver": "cel.Semver",
-    "kubernetes.Quantity": "cel.Quantity",
+    **{name: f"types.{name.capitalize()}" for name in ("bool", "int", "uint", "double", "string", "bytes")},
+    **{f"kubernetes.{name}": f"cel.{name}" for name in ("Semver", "Quantity")},
 }
 
 
@@ -47,7 +41,7 @@ def dispatch_to(overload: Overload) -> Dispatch:
     """Return the dispatch to the one overload that the types decided for."""
     run = _runner(overload)
 
-    def dispatch(frame: Frame, args: list[Any]) -> tuple[Any, int]:
+    def dispatch(frame: EvaluationFrame, args: list[Any]) -> tuple[Any, int]:
         value = run(frame, args)
         return value, _cost(overload, args, value)
 
@@ -57,19 +51,19 @@ def dispatch_to(overload: Overload) -> Dispatch:
 def dispatch_by_values(overloads: Sequence[Overload]) -> Dispatch:
     """Return the dispatch to the overload that the values decide for, where the types are not known before."""
     nominal = len(overloads) > 1 and overloads[0].function in _COSTED_BY_OVERLOAD
-    runners = [(each, _runner(each)) for each in overloads]
+    runners = [(overload, _runner(overload)) for overload in overloads]
 
-    def dispatch(frame: Frame, args: list[Any]) -> tuple[Any, int]:
-        for each, run in runners:
-            if each.loose or all(map(fits, args, each.params)):
+    def dispatch(frame: EvaluationFrame, args: list[Any]) -> tuple[Any, int]:
+        for overload, run in runners:
+            if overload.loose or all(map(fits, args, overload.params)):
                 value = run(frame, args)
-                return value, 1 if nominal else _cost(each, args, value)
+                return value, 1 if nominal else _cost(overload, args, value)
         raise EvaluationError("no such overload")
 
     return dispatch
 
 
-def _runner(overload: Overload) -> Callable[[Frame, list[Any]], Any]:
+def _runner(overload: Overload) -> Callable[[EvaluationFrame, list[Any]], Any]:
     run = overload.run
     return (lambda frame, args: run(frame.count, *args)) if overload.counted else (lambda _frame, args: run(*args))
 
@@ -82,8 +76,8 @@ def _cost(overload: Overload, args: list[Any], value: Any) -> int:
 def call(dispatch: Dispatch, steps: Sequence[Step]) -> Step:
     """Return the step of a call whose cost depends on its operands."""
 
-    def run(frame: Frame) -> Any:
-        value, cost = dispatch(frame, [each(frame) for each in steps])
+    def run(frame: EvaluationFrame) -> Any:
+        value, cost = dispatch(frame, [step(frame) for step in steps])
         frame.spend(cost)
         return value
 
@@ -95,29 +89,29 @@ def fixed_call(function: Callable[..., Any], cost: int, steps: Sequence[Step]) -
     if len(steps) == 1:
         (only,) = steps
 
-        def run_unary(frame: Frame) -> Any:
+        def run_unary(frame: EvaluationFrame) -> Any:
             value = only(frame)
             frame.cost += cost
             return function(value)
 
         return run_unary
 
-    def run(frame: Frame) -> Any:
-        values = [each(frame) for each in steps]
+    def run(frame: EvaluationFrame) -> Any:
+        values = [step(frame) for step in steps]
         frame.cost += cost
         return function(*values)
 
     return run
 
 
-def constant_call(dispatch: Dispatch, frame: Frame, args: list[Any]) -> Step:
+def constant_call(dispatch: Dispatch, frame: EvaluationFrame, args: list[Any]) -> Step:
     """Return the step of a call such as `quantity("1Gi")`: evaluated once, and paid for each time."""
     try:
         value, cost = dispatch(frame, args)
     except EvaluationError as error:
         value, cost = Failure(error), 1
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         frame.spend(cost)
         if isinstance(value, Failure):
             raise value.error
@@ -134,7 +128,7 @@ def equality(overload: Overload, left: Step, right: Step, *, negated: bool) -> S
     compare, cost_of = (same if negated else equal), overload.cost.actual
     assert not isinstance(cost_of, int)
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         one, other = left(frame), right(frame)
         kind = type(one)
         if kind is type(other):
@@ -153,7 +147,7 @@ def equality(overload: Overload, left: Step, right: Step, *, negated: bool) -> S
 
 def is_set(items: Any) -> bool:
     """Return whether Kubernetes tests membership in this constant at no cost, because it makes a set of it."""
-    return isinstance(items, list) and all(isinstance(each, bool | int | float | str) for each in items)
+    return isinstance(items, list) and all(isinstance(item, bool | int | float | str) for item in items)
 
 
 def membership(item: Step, items: Sequence[Any]) -> Step:
@@ -161,11 +155,11 @@ def membership(item: Step, items: Sequence[Any]) -> Step:
     if not items:
         return Constant(value=False)
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         wanted = item(frame)
         if isinstance(wanted, Semver):
             raise EvaluationError("a version cannot be looked up in a list of other constants")
-        return any(equal(frame.count, each, wanted) for each in items)
+        return any(equal(frame.count, member, wanted) for member in items)
 
     return run
 
@@ -173,7 +167,7 @@ def membership(item: Step, items: Sequence[Any]) -> Step:
 def logical(left: Step, right: Step, *, decisive: bool) -> Step:
     """Return the step of `&&` or `||`: either side may decide, even if the other one is an error."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         try:
             first = left(frame)
         except EvaluationError:
@@ -195,7 +189,7 @@ def logical(left: Step, right: Step, *, decisive: bool) -> Step:
 def conditional(condition: Step, yes: Step, no: Step) -> Step:
     """Return the step of `condition ? yes : no`."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         chosen = condition(frame)
         if not isinstance(chosen, bool):
             raise EvaluationError("no such overload")
@@ -207,13 +201,13 @@ def conditional(condition: Step, yes: Step, no: Step) -> Step:
 def fallback(optional: Step, other: Step, *, unwrap: bool) -> Step:
     """Return the step of `optional.or(other)`, or with `unwrap` of `optional.orValue(other)`."""
 
-    def run(frame: Frame) -> Any:
-        found = optional(frame)
-        if not isinstance(found, Optional):
+    def run(frame: EvaluationFrame) -> Any:
+        value = optional(frame)
+        if not isinstance(value, Optional):
             raise EvaluationError("no such overload")
-        if found.value is MISSING:
+        if value.value is MISSING:
             return other(frame)
-        return found.value if unwrap else found
+        return value.value if unwrap else value
 
     return run
 
@@ -221,13 +215,13 @@ def fallback(optional: Step, other: Step, *, unwrap: bool) -> Step:
 def not_strictly_false(operand: Step) -> Step:
     """Return the step that lets a loop go on: an accumulator that is an error may still become true or false."""
 
-    def run(frame: Frame) -> bool:
+    def run(frame: EvaluationFrame) -> bool:
         try:
-            found = operand(frame) is not False
+            goes_on = operand(frame) is not False
         except EvaluationError:
-            found = True
+            goes_on = True
         frame.cost += 1
-        return found
+        return goes_on
 
     return run
 
@@ -235,45 +229,40 @@ def not_strictly_false(operand: Step) -> Step:
 def bound(slot: int, value: Step, result: Step) -> Step:
     """Return the step of `cel.bind`: a variable whose value is computed when it is first read."""
 
-    def run(frame: Frame) -> Any:
+    def run(frame: EvaluationFrame) -> Any:
         frame.variables[slot] = Lazy(value)
         return result(frame)
 
     return run
 
 
-class Loop:
-    """A comprehension.
+def loop(items: Step, start: Step, slots: tuple[int, int, int], parts: tuple[Step, Step, Step], *, pairs: bool) -> Step:
+    """Return the step of a comprehension.
 
     items: the step of what is iterated.
     start: the step of the first value of the accumulator.
     slots: the slots of the accumulator and of the two variables.
+    parts: the steps of the condition, of the next value of the accumulator, and of the result.
     pairs: whether there are two variables.
     """
+    slot, first, second = slots
+    condition, step, result = parts
 
-    def __init__(self, items: Step, start: Step, slots: tuple[int, int, int], *, pairs: bool) -> None:
-        self._items, self._start, self._slots, self._pairs = items, start, slots, pairs
+    def run(frame: EvaluationFrame) -> Any:
+        variables = frame.variables
+        entries = _entries(items(frame), pairs=pairs)
+        variables[slot] = start(frame)
+        for variables[first], variables[second] in entries:
+            if not condition(frame):
+                break
+            try:
+                variables[slot] = step(frame)
+            except EvaluationError as error:
+                variables[slot] = Failure(error)
+            frame.spend(0)
+        return result(frame)
 
-    def over(self, condition: Step, step: Step, result: Step) -> Step:
-        """Return the step that runs the loop."""
-        items, start, pairs = self._items, self._start, self._pairs
-        slot, first, second = self._slots
-
-        def run(frame: Frame) -> Any:
-            variables = frame.variables
-            entries = _entries(items(frame), pairs=pairs)
-            variables[slot] = start(frame)
-            for variables[first], variables[second] in entries:
-                if not condition(frame):
-                    break
-                try:
-                    variables[slot] = step(frame)
-                except EvaluationError as error:
-                    variables[slot] = Failure(error)
-                frame.spend(0)
-            return result(frame)
-
-        return run
+    return run
 
 
 def _entries(value: Any, *, pairs: bool) -> Iterable[tuple[Any, Any]]:
@@ -296,7 +285,7 @@ def append(slot: int, item: Step) -> Step:
     return partial(_append, slot, item, 2 if isinstance(item, Constant) else 2 + NEW_LIST)
 
 
-def _append(slot: int, item: Step, cost: int, frame: Frame) -> list[Any]:
+def _append(slot: int, item: Step, cost: int, frame: EvaluationFrame) -> list[Any]:
     items: list[Any] = frame.variables[slot]
     if type(items) in PENDING:
         items = read(frame, slot)
@@ -311,12 +300,12 @@ def insert(slot: int, entry: Sequence[Step]) -> Step:
     return partial(_insert, slot, entry)
 
 
-def _insert(slot: int, entry: Sequence[Step], frame: Frame) -> dict[Any, Any]:
+def _insert(slot: int, entry: Sequence[Step], frame: EvaluationFrame) -> dict[Any, Any]:
     entries: dict[Any, Any] = frame.variables[slot]
     if type(entries) in PENDING:
         entries = read(frame, slot)
     frame.cost += 2
-    made = [each(frame) for each in entry]
+    made = [step(frame) for step in entry]
     if len(made) == 1 and not isinstance(made[0], Mapping):
         raise EvaluationError("no such overload")
     check_size(len(entries))

@@ -6,15 +6,17 @@ tree.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 ACCUMULATOR: Final = "@result"
 """The accumulator of every comprehension; no expression can name it."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Expr:
     """One expression.
 
     offset: where in the source an error about this node points.
@@ -22,16 +24,30 @@ class Node:
 
     offset: int
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one, in source order."""
         return []
 
 
-NodeT = TypeVar("NodeT", bound=Node)
+ExprT = TypeVar("ExprT", bound=Expr)
+_V = TypeVar("_V")
+
+
+class Scoped(Generic[_V]):
+    """Walks through a tree, and has something about each variable that is visible where it is."""
+
+    _variables: dict[str, _V]
+
+    @contextmanager
+    def _scope(self, variables: dict[str, _V]) -> Iterator[None]:
+        before = self._variables
+        self._variables = {**before, **variables}
+        yield
+        self._variables = before
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     """A constant.
 
     value: its value.
@@ -41,7 +57,7 @@ class Literal(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expr):
     """A variable or the name of a type.
 
     name: the name, without a leading dot.
@@ -53,7 +69,7 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.name`, or `has(operand.name)`.
 
     operand: what is selected from.
@@ -61,17 +77,17 @@ class Select(Node):
     test: whether this is `has(operand.name)`.
     """
 
-    operand: Node
+    operand: Expr
     name: str
     test: bool = False
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.operand]
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class CallNode(Expr):
     """A call of a function, a method or an operator.
 
     function: its name; operators have names such as `_&&_` and `_[_]`.
@@ -80,52 +96,52 @@ class Call(Node):
     """
 
     function: str
-    args: list[Node]
-    target: Node | None = None
+    args: list[Expr]
+    target: Expr | None = None
 
-    def operands(self) -> list[Node]:
+    def operands(self) -> list[Expr]:
         """Return the arguments, the target of a method first."""
         return self.args if self.target is None else [self.target, *self.args]
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return self.operands()
 
 
 @dataclass(slots=True, eq=False)
-class ListNode(Node):
+class ListNode(Expr):
     """`[a, ?b]`.
 
     items: the items.
     optional: the indices of the items with a question mark.
     """
 
-    items: list[Node]
+    items: list[Expr]
     optional: frozenset[int] = frozenset()
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return self.items
 
 
 @dataclass(slots=True, eq=False)
-class MapNode(Node):
+class MapNode(Expr):
     """`{key: value, ?key: optional}`.
 
     entries: pairs of key and value.
     optional: the indices of the entries with a question mark.
     """
 
-    entries: list[tuple[Node, Node]]
+    entries: list[tuple[Expr, Expr]]
     optional: frozenset[int] = frozenset()
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
-        return [each for entry in self.entries for each in entry]
+        return [part for entry in self.entries for part in entry]
 
 
 @dataclass(slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(Expr):
     """A loop over a list or a map that updates an accumulator; macros such as `all` expand to it.
 
     items: what is iterated: the items of a list, the keys of a map.
@@ -138,22 +154,22 @@ class Comprehension(Node):
     result: the value of the whole comprehension.
     """
 
-    items: Node
+    items: Expr
     variable: str
     variable2: str
     accumulator: str
-    start: Node
-    condition: Node
-    step: Node
-    result: Node
+    start: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.items, self.start, self.condition, self.step, self.result]
 
 
 @dataclass(slots=True, eq=False)
-class Bind(Node):
+class Bind(Expr):
     """`cel.bind(name, value, result)`; the value is computed when it is first needed.
 
     name: the variable.
@@ -162,15 +178,15 @@ class Bind(Node):
     """
 
     name: str
-    value: Node
-    result: Node
+    value: Expr
+    result: Expr
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expr]:
         """Return the expressions directly below this one."""
         return [self.value, self.result]
 
 
-def qualified_name(node: Node | None) -> str:
+def qualified_name(node: Expr | None) -> str:
     """Return `a.b.c` for a node of names and selections only, else an empty text."""
     names: list[str] = []
     while isinstance(node, Select) and not node.test:
@@ -179,30 +195,30 @@ def qualified_name(node: Node | None) -> str:
     return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else ""
 
 
-def copied(node: NodeT) -> NodeT:
+def copied(node: ExprT) -> ExprT:
     """Return a copy of a tree with nodes of its own, for macros that use an argument twice."""
     changed: dict[str, Any] = {}
     for name in _FIELDS[type(node)]:
         value = getattr(node, name)
-        if isinstance(value, Node):
+        if isinstance(value, Expr):
             changed[name] = copied(value)
         elif isinstance(node, MapNode) and name == "entries":
-            changed[name] = [(copied(key), copied(each)) for key, each in node.entries]
+            changed[name] = [(copied(key), copied(content)) for key, content in node.entries]
         elif isinstance(value, list):
-            changed[name] = [copied(each) for each in value]
+            changed[name] = [copied(item) for item in value]
     return replace(node, **changed)
 
 
-def depth(node: Node) -> int:
+def depth(node: Expr) -> int:
     """Return how many levels a tree has, without recursion: this guards the recursion of later stages."""
     deepest, level = 0, [node]
     while level:
         deepest += 1
-        level = [child for each in level for child in each.children()]
+        level = [child for parent in level for child in parent.children()]
     return deepest
 
 
-_FIELDS: Final[dict[type[Node], tuple[str, ...]]] = {
-    kind: tuple(each.name for each in fields(kind))
-    for kind in (Literal, Ident, Select, Call, ListNode, MapNode, Comprehension, Bind)
+_FIELDS: Final[dict[type[Expr], tuple[str, ...]]] = {
+    kind: tuple(field.name for field in fields(kind))
+    for kind in (Literal, Ident, Select, CallNode, ListNode, MapNode, Comprehension, Bind)
 }

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     """The families of types that the checker distinguishes."""
 
     SIMPLE = "simple"
@@ -41,7 +41,7 @@ class Type:
     params: the element type of a list, the key and value types of a map, and so on.
     """
 
-    kind: Kind
+    kind: TypeKind
     name: str
     params: tuple[Type, ...] = ()
 
@@ -51,55 +51,55 @@ class Type:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
 
-BOOL: Final = Type(Kind.SIMPLE, "bool")
-INT: Final = Type(Kind.SIMPLE, "int")
-UINT: Final = Type(Kind.SIMPLE, "uint")
-DOUBLE: Final = Type(Kind.SIMPLE, "double")
-STRING: Final = Type(Kind.SIMPLE, "string")
-BYTES: Final = Type(Kind.SIMPLE, "bytes")
-NULL: Final = Type(Kind.NULL, "null_type")
-DYN: Final = Type(Kind.DYN, "dyn")
-ANY: Final = Type(Kind.ANY, "any")
-ERROR: Final = Type(Kind.ERROR, "!error!")
-QUANTITY: Final = Type(Kind.STRUCT, "kubernetes.Quantity")
-SEMVER: Final = Type(Kind.STRUCT, "kubernetes.Semver")
-DEVICE: Final = Type(Kind.STRUCT, "kubernetes.DRADevice")
-IP: Final = Type(Kind.OPAQUE, "net.IP")
-CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
-TIMESTAMP: Final = Type(Kind.TIME, "google.protobuf.Timestamp")
-DURATION: Final = Type(Kind.TIME, "google.protobuf.Duration")
-URL: Final = Type(Kind.STRUCT, "kubernetes.URL")
-FORMAT: Final = Type(Kind.STRUCT, "kubernetes.NamedFormat")
-_DYNAMIC: Final = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
-_NULLABLE: Final = frozenset({Kind.NULL, Kind.OPAQUE, Kind.STRUCT, Kind.TIME})
-_UNKNOWN: Final = frozenset({Kind.DYN, Kind.ANY, Kind.PARAM})
+BOOL: Final = Type(TypeKind.SIMPLE, "bool")
+INT: Final = Type(TypeKind.SIMPLE, "int")
+UINT: Final = Type(TypeKind.SIMPLE, "uint")
+DOUBLE: Final = Type(TypeKind.SIMPLE, "double")
+STRING: Final = Type(TypeKind.SIMPLE, "string")
+BYTES: Final = Type(TypeKind.SIMPLE, "bytes")
+NULL: Final = Type(TypeKind.NULL, "null_type")
+DYN: Final = Type(TypeKind.DYN, "dyn")
+ANY: Final = Type(TypeKind.ANY, "any")
+ERROR: Final = Type(TypeKind.ERROR, "!error!")
+QUANTITY: Final = Type(TypeKind.STRUCT, "kubernetes.Quantity")
+SEMVER: Final = Type(TypeKind.STRUCT, "kubernetes.Semver")
+DEVICE: Final = Type(TypeKind.STRUCT, "kubernetes.DRADevice")
+IP: Final = Type(TypeKind.OPAQUE, "net.IP")
+CIDR: Final = Type(TypeKind.OPAQUE, "net.CIDR")
+TIMESTAMP: Final = Type(TypeKind.TIME, "google.protobuf.Timestamp")
+DURATION: Final = Type(TypeKind.TIME, "google.protobuf.Duration")
+URL: Final = Type(TypeKind.STRUCT, "kubernetes.URL")
+FORMAT: Final = Type(TypeKind.STRUCT, "kubernetes.NamedFormat")
+_DYNAMIC: Final = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.ERROR})
+_NULLABLE: Final = frozenset({TypeKind.NULL, TypeKind.OPAQUE, TypeKind.STRUCT, TypeKind.TIME})
+_UNKNOWN: Final = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.PARAM})
 SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE, TIMESTAMP, DURATION})
 """Types whose values all have size 1."""
 
 
 def list_of(element: Type) -> Type:
     """Return `list(element)`."""
-    return Type(Kind.LIST, "list", (element,))
+    return Type(TypeKind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
     """Return `map(key, value)`."""
-    return Type(Kind.MAP, "map", (key, value))
+    return Type(TypeKind.MAP, "map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
     """Return `optional_type(value)`."""
-    return Type(Kind.OPAQUE, "optional_type", (value,))
+    return Type(TypeKind.OPAQUE, "optional_type", (value,))
 
 
 def type_of(value: Type) -> Type:
     """Return the type of a type, which is the type of `type(1)`."""
-    return Type(Kind.TYPE, "type", (value,))
+    return Type(TypeKind.TYPE, "type", (value,))
 
 
 def param(name: str) -> Type:
     """Return a type variable."""
-    return Type(Kind.PARAM, name)
+    return Type(TypeKind.PARAM, name)
 
 
 def is_dyn(kind: Type) -> bool:
@@ -127,7 +127,7 @@ class Unifier:
     def instantiate(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Return the same types with fresh variables in place of their own."""
         renamed: dict[Type, Type] = {}
-        return tuple(self._rename(each, renamed) for each in types)
+        return tuple(self._rename(kind, renamed) for kind in types)
 
     def fit(self, given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
         """Return whether each given type may be used where the other is wanted; bind variables only if all may."""
@@ -139,13 +139,13 @@ class Unifier:
 
     def resolve(self, kind: Type, *, final: bool = False) -> Type:
         """Return the type with its bound variables replaced; with `final`, unbound variables become dyn."""
-        if kind.kind is Kind.PARAM:
+        if kind.kind is TypeKind.PARAM:
             if kind in self._bound:
                 return self.resolve(self._bound[kind], final=final)
             return DYN if final else kind
         if not kind.params:
             return kind
-        return Type(kind.kind, kind.name, tuple(self.resolve(each, final=final) for each in kind.params))
+        return Type(kind.kind, kind.name, tuple(self.resolve(inner, final=final) for inner in kind.params))
 
     def join(self, previous: Type, current: Type) -> Type | None:
         """Return the more general of two types, or None if neither fits the other."""
@@ -154,28 +154,28 @@ class Unifier:
         return previous if _less_specific(previous, current) else current
 
     def _rename(self, kind: Type, renamed: dict[Type, Type]) -> Type:
-        if kind.kind is Kind.PARAM:
+        if kind.kind is TypeKind.PARAM:
             if kind not in renamed:
                 renamed[kind] = self.fresh()
             return renamed[kind]
         if not kind.params:
             return kind
-        return Type(kind.kind, kind.name, tuple(self._rename(each, renamed) for each in kind.params))
+        return Type(kind.kind, kind.name, tuple(self._rename(inner, renamed) for inner in kind.params))
 
     def _fits(self, given: Type, wanted: Type) -> bool:
-        if wanted.kind is Kind.PARAM:
+        if wanted.kind is TypeKind.PARAM:
             fits = self._bind(wanted, given)
             if fits or wanted in self._bound:
                 return fits
-        if given.kind is Kind.PARAM:
+        if given.kind is TypeKind.PARAM:
             return self._bind(given, wanted)
         if is_dyn(given) or is_dyn(wanted):
             return True
-        if Kind.NULL in {given.kind, wanted.kind}:
-            other = wanted if given.kind is Kind.NULL else given
+        if TypeKind.NULL in {given.kind, wanted.kind}:
+            other = wanted if given.kind is TypeKind.NULL else given
             return other.kind in _NULLABLE
-        if given.kind is Kind.TYPE:
-            return wanted.kind is Kind.TYPE
+        if given.kind is TypeKind.TYPE:
+            return wanted.kind is TypeKind.TYPE
         same = given.kind is wanted.kind and given.name == wanted.name and len(given.params) == len(wanted.params)
         return same and all(map(self._fits, given.params, wanted.params))
 
@@ -200,9 +200,9 @@ class Unifier:
     def _occurs(self, variable: Type, within: Type) -> bool:
         if variable == within:
             return True
-        if within.kind is Kind.PARAM:
+        if within.kind is TypeKind.PARAM:
             return within in self._bound and self._occurs(variable, self._bound[within])
-        return any(self._occurs(variable, each) for each in within.params)
+        return any(self._occurs(variable, inner) for inner in within.params)
 
 
 def _less_specific(left: Type, right: Type) -> bool:
@@ -210,7 +210,7 @@ def _less_specific(left: Type, right: Type) -> bool:
         return True
     if right.kind in _UNKNOWN or left.kind is not right.kind:
         return False
-    if left.kind is Kind.TYPE:
+    if left.kind is TypeKind.TYPE:
         return True
     if left.params and left.name == right.name and len(left.params) == len(right.params):
         return all(map(_less_specific, left.params, right.params))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
 
 from dra_sdk.cel import types
-from dra_sdk.cel.types import Kind, Type
+from dra_sdk.cel.types import Type, TypeKind
 from dra_sdk.model.quantity import Quantity
 
 INT64: Final = 2**63 - 1
@@ -77,14 +77,14 @@ class Semver:
         match = _SEMVER.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a semantic version: want major.minor.patch, such as 1.2.3 or 1.2.3-rc.1")
-        self.major, self.minor, self.patch = (int(each) for each in match.groups()[:3])
+        self.major, self.minor, self.patch = (int(number) for number in match.groups()[:3])
         self.prerelease, self.build = match[4] or "", match[5] or ""
         parts = self.prerelease.split(".") if self.prerelease else []
         if max(self.major, self.minor, self.patch) > UINT64 or not all(map(_IDENTIFIER.fullmatch, parts)):
             raise ValueError(f"{text!r} is not a semantic version: a number is too large or has leading zeros")
         if self.build and not all(self.build.split(".")):
             raise ValueError(f"{text!r} is not a semantic version: a part of its build metadata is empty")
-        order = tuple((0, int(each), "") if each.isdigit() else (1, 0, each) for each in parts)
+        order = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
         self._key = (self.major, self.minor, self.patch, not parts, order)
 
     def __eq__(self, other: object) -> bool:
@@ -129,8 +129,7 @@ class Duration:
     nanoseconds: int
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """A point in time.
 
@@ -139,16 +138,7 @@ class Timestamp:
     """
 
     nanoseconds: int
-    offset: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timestamp) and self.nanoseconds == other.nanoseconds
-
-    def __lt__(self, other: Timestamp) -> bool:
-        return self.nanoseconds < other.nanoseconds
-
-    def __hash__(self) -> int:
-        return hash(self.nanoseconds)
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +173,7 @@ class Format:
     pattern_size: int
 
 
-_NAMES: Final[tuple[tuple[Any, Type], ...]] = (
+PYTHON_TYPES: Final[tuple[tuple[Any, Type], ...]] = (
     (bool, types.BOOL),
     (UInt, types.UINT),
     (int, types.INT),
@@ -204,7 +194,8 @@ _NAMES: Final[tuple[tuple[Any, Type], ...]] = (
     (Format, types.FORMAT),
     (Type, types.type_of(types.DYN)),
 )
-_EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)} | {
+"""The type of the values of each Python type, subclasses first."""
+_EXACT: Final = {python_type: kind for python_type, kind in PYTHON_TYPES if isinstance(python_type, type)} | {
     dict: types.map_of(types.DYN, types.DYN),
     list: types.list_of(types.DYN),
 }
@@ -212,16 +203,16 @@ _EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)
 
 def type_of(value: Any) -> Type:
     """Return the type of a value; elements of lists and maps are dyn."""
-    return _EXACT.get(type(value)) or next(found for kind, found in _NAMES if isinstance(value, kind))
+    return _EXACT.get(type(value)) or next(kind for python_type, kind in PYTHON_TYPES if isinstance(value, python_type))
 
 
 def fits(value: Any, wanted: Type) -> bool:
     """Return whether a value may be passed where a function wants this type; the first element stands for a list."""
-    if wanted.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
+    if wanted.kind in {TypeKind.DYN, TypeKind.ANY, TypeKind.PARAM}:
         return True
     if type_of(value).name != wanted.name:
         return False
-    if wanted.kind is Kind.LIST:
+    if wanted.kind is TypeKind.LIST:
         return not value or fits(value[0], wanted.params[0])
     return True
 

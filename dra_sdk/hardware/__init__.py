@@ -18,7 +18,6 @@ from dra_sdk.hardware.attributes import (
 from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology, read_cpus
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
 from dra_sdk.hardware.host import (
-    Host,
     device_file,
     link_target_name,
     numbered_paths,
@@ -39,6 +38,7 @@ from dra_sdk.hardware.pci import (
     read_pci_devices,
     read_pci_roots,
 )
+from dra_sdk.model.driver import Host
 
 __all__ = [
     "NUMA_NODE",

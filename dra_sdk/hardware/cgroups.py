@@ -42,7 +42,7 @@ class Cgroup:
     name: str
 
     def enclose(self, command: Command) -> Command:
-        """The command of a daemon that starts in this cgroup, which is made if it does not exist.
+        """Return the command of a daemon that starts in this cgroup, which is made if it does not exist.
 
         A hierarchy that cannot be changed is left out, with a warning: there the daemon stays in the driver's cgroup.
         """
@@ -61,14 +61,14 @@ class Cgroup:
         return replace(command, cgroups=made, cgroup_namespace=str(self.node.host.proc / "1/ns/cgroup"))
 
     def processes(self) -> list[int]:
-        """The pids of its processes; those outside of the pid namespace of this process are left out."""
+        """Return the pids of its processes; those outside of the pid namespace of this process are left out."""
         texts = (_text(directory / "cgroup.procs") for directory, _ in self._directories())
         return sorted({int(pid) for text in texts for pid in text.split()} - {0})
 
     def check(self, pid: int) -> None:
         """Warn if a daemon that was to start here is elsewhere, because the kernel refused it."""
-        found = [directory for directory, _ in self._directories() if directory.exists()]
-        without = [each for each in found if str(pid) not in _text(each / "cgroup.procs").split()]
+        directories = [directory for directory, _ in self._directories() if directory.exists()]
+        without = [directory for directory in directories if str(pid) not in _text(directory / "cgroup.procs").split()]
         if without:
             names = ", ".join(map(str, without))
             log.warning("process %d is not in %s, and ends with the driver's container", pid, names)
@@ -80,7 +80,7 @@ class Cgroup:
                 log.warning("cgroup %s still has processes, so it is not removed", directory)
 
     def _directories(self) -> Iterator[tuple[Path, str]]:
-        """Its directory in each hierarchy, and the hierarchy's type of file system."""
+        """Yield its directory in each hierarchy, and the hierarchy's type of file system."""
         for line in _text(self._mounts).splitlines():
             _, place, kind, *_ = line.split()
             if kind in _TYPES:
@@ -99,11 +99,11 @@ def _text(path: Path) -> str:
 
 
 def _inherit_cpuset(directory: Path) -> None:
-    """A new cpuset of cgroup v1 has no CPUs and no memory, and takes no process."""
-    for each in (directory.parent, directory):
+    """Give CPUs and memory to a new cpuset of cgroup v1, which has none and takes no process."""
+    for cpuset in (directory.parent, directory):
         for name in _CPUSET:
-            if (each / name).exists() and not _text(each / name):
-                (each / name).write_text(_text(each.parent / name), encoding="ascii")
+            if (cpuset / name).exists() and not _text(cpuset / name):
+                (cpuset / name).write_text(_text(cpuset.parent / name), encoding="ascii")
 
 
 def _removed(directory: Path) -> bool:

@@ -69,7 +69,7 @@ class ContainerCgroup:
         return True
 
     def _hierarchy(self, controller: str) -> tuple[Path, bool]:
-        """The root of the hierarchy that has a controller, and whether it is that of cgroup v2."""
+        """Return the root of the hierarchy that has a controller, and whether it is that of cgroup v2."""
         mounts = self.host.proc / "1/mounts"
         unified = None
         for line in read_text(mounts).splitlines():
@@ -87,7 +87,7 @@ class ContainerCgroup:
 
 
 def _values(resources: ContainerResources) -> Iterator[tuple[str, str, str, str]]:
-    """For each value: controller, file of cgroup v1, file of v2, text."""
+    """Yield controller, file of cgroup v1, file of v2 and text of each value."""
     if resources.mems is not None:
         yield "cpuset", "cpuset.mems", "cpuset.mems", format_cpuset(resources.mems)
     if resources.cpus is not None:
@@ -100,8 +100,8 @@ def _values(resources: ContainerResources) -> Iterator[tuple[str, str, str, str]
 
 
 def _slices(name: str) -> list[str]:
-    """A slice and its parents, from the root: `a-b.slice` is in `a.slice`."""
-    parts = [each for each in name.removesuffix(_SLICE).split("-") if each]
+    """Return a slice and its parents, from the root: `a-b.slice` is in `a.slice`."""
+    parts = [part for part in name.removesuffix(_SLICE).split("-") if part]
     return ["-".join(parts[: end + 1]) + _SLICE for end in range(len(parts))]
 
 

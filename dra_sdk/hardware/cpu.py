@@ -24,8 +24,9 @@ from typing import Literal
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, numbered_paths, read_cpuset, read_int, read_optional, read_text
+from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_int, read_optional, read_text
 from dra_sdk.hardware.numa import read_numa_cpus
+from dra_sdk.model.driver import Host
 
 CoreType = Literal["standard", "p-core", "e-core"]
 """`standard` if all cores of the machine are alike, else performance core or efficiency core."""
@@ -217,8 +218,8 @@ def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, C
     Hybrid x86 machines list their E-cores under a separate PMU. Elsewhere the kernel's capacities decide. Capacities of
     equal cores differ by a few percent, so only a CPU below 90 % of the largest capacity is an E-core.
     """
-    found = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
-    lists = [cpus for cpus in found if cpus is not None]
+    listed = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
+    lists = [cpus for cpus in listed if cpus is not None]
     if lists:
         small: CpuSet = frozenset().union(*lists)
     else:

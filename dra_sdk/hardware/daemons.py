@@ -111,7 +111,7 @@ class Daemons(Generic[S]):
             self._bring_up(spec)
 
     def stop(self, daemon_id: str) -> None:
-        """End a daemon and remove its directory; nothing to do if it is gone. Raises RetriableError if it stays."""
+        """End a daemon and remove its directory; nothing to do if there is none. Raises RetriableError if it stays."""
         directory = self.directory(daemon_id)
         if not directory.exists():
             return
@@ -125,18 +125,18 @@ class Daemons(Generic[S]):
             shutil.rmtree(directory)
 
     def ids(self) -> Iterator[str]:
-        """The ids of all daemons, also of those whose start was interrupted."""
+        """Return the ids of all daemons, also of those whose start was interrupted."""
         return (path.name for path in sorted(self._node.local(self._base).glob("*")))
 
     def wanted(self) -> list[S]:
-        """The daemons that should run, whether they do or not. An unreadable file is logged and left out."""
-        found = []
+        """Return the daemons that should run, whether they do or not. An unreadable file is logged and left out."""
+        specs = []
         for path in sorted(self._node.local(self._base).glob(f"*/{_FILE}")):
             try:
-                found += self._read(path)
+                specs += self._read(path)
             except (OSError, ValueError, TypeError) as error:
                 log.warning("the %s %s is not supervised: %s", self._kind.name, path.parent.name, error)
-        return found
+        return specs
 
     def revive(self, spec: S) -> bool:
         """Start a daemon again if it has ended; True if so. A failure is logged; the next call tries again."""
@@ -145,7 +145,7 @@ class Daemons(Generic[S]):
         directory = self.directory(spec.id)
         try:
             with locked(directory, self._node.clock):
-                if not self._read(directory / _FILE):  # stopped in the meantime
+                if not self._read(directory / _FILE):  # it was stopped
                     return False
                 self._bring_up(spec)
         except (DraError, OSError) as error:
@@ -155,7 +155,7 @@ class Daemons(Generic[S]):
         return True
 
     def trouble(self, spec: S) -> str:
-        """Why a daemon does not answer; empty if it answers."""
+        """Return why a daemon does not answer; empty if it answers."""
         try:
             self._kind.probe(spec.id)
         except DraError as error:
@@ -163,16 +163,16 @@ class Daemons(Generic[S]):
         return ""
 
     def processes(self, daemon_id: str) -> list[int]:
-        """The pids of a daemon, the oldest first, and of what it started, wherever in its cgroup that is."""
+        """Return the pids of a daemon, the oldest first, and of what it started, anywhere in its cgroup."""
         marked = self._node.effects.running(f"{self._kind.marker}={daemon_id}")
         return [*marked, *(pid for pid in self._cgroup(daemon_id).processes() if pid not in marked)]
 
     def directory(self, daemon_id: str) -> Path:
-        """The directory of a daemon, as this process finds it."""
+        """Return the directory of a daemon, as this process finds it."""
         return self._node.local(f"{self._base}/{daemon_id}")
 
     def _read(self, path: Path) -> list[S]:
-        """The spec in a file; none if the file is gone, or of an earlier boot: then its claim is prepared again."""
+        """Return the spec in a file; none without a file, or of an earlier boot: then its claim is prepared again."""
         if not path.exists():
             return []
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -193,7 +193,7 @@ class Daemons(Generic[S]):
         (self.directory(spec.id) / _FILE).write_text(json.dumps(kept), encoding="utf-8")
 
     def _find(self, spec: S) -> S | None:
-        """The spec with the process that an interrupted start left; None if there is none.
+        """Return the spec with the process that an interrupted start left; None if there is none.
 
         If `spec` names a process, that process has ended, and a server that outlives it has the same environment: so
         do not search.
@@ -253,20 +253,20 @@ class DaemonWatch:
     def check(self, daemons: Daemons[Any], now: float) -> None:
         """Revive daemons, and every `PROBE_SECONDS` probe them; call this every few seconds."""
         wanted = daemons.wanted()
-        for each in wanted:
-            daemons.revive(each)
+        for spec in wanted:
+            daemons.revive(spec)
         if now >= self._due:
             self._probe(daemons, wanted)
             self._due = now + PROBE_SECONDS
-        served = {uuid for each in wanted for uuid in each.devices}
+        served = {uuid for spec in wanted for uuid in spec.devices}
         self.troubles = {uuid: trouble for uuid, trouble in self.troubles.items() if uuid in served}
 
     def _probe(self, daemons: Daemons[Any], wanted: Sequence[DaemonSpec]) -> None:
-        found = {each.id: trouble for each in wanted if (trouble := daemons.trouble(each))}
-        self._misses = {each: self._misses.get(each, 0) + 1 for each in found}
+        unanswered = {spec.id: trouble for spec in wanted if (trouble := daemons.trouble(spec))}
+        self._misses = {daemon_id: self._misses.get(daemon_id, 0) + 1 for daemon_id in unanswered}
         troubles: dict[str, str] = {}
-        for each in wanted:
-            if self._misses.get(each.id, 0) >= _MISSES:
-                troubles |= dict.fromkeys(each.devices, f"its {daemons.name} does not answer: {found[each.id]}")
-                log.warning("the %s of claim %s does not answer: %s", daemons.name, each.claim, found[each.id])
+        for spec in wanted:
+            if self._misses.get(spec.id, 0) >= _MISSES:
+                troubles |= dict.fromkeys(spec.devices, f"its {daemons.name} does not answer: {unanswered[spec.id]}")
+                log.warning("the %s of claim %s does not answer: %s", daemons.name, spec.claim, unanswered[spec.id])
         self.troubles = troubles

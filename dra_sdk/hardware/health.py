@@ -37,7 +37,7 @@ class Part(Protocol):
     """A part of a device, or all of it. It is hashable."""
 
     def touches(self, other: Self, /) -> bool:
-        """Whether both have something in common."""
+        """Return whether both have something in common."""
 
 
 P = TypeVar("P", bound=Part)
@@ -75,14 +75,14 @@ class FaultHistory(Generic[P]):
         """Record a reading of a part: all problems that it has now."""
         if isinstance(problems, str):
             raise TypeError(f"problems must be a list of texts, is {problems!r}")
-        found = dict.fromkeys((part, what) for what in problems)
-        for key in found:
+        reading = dict.fromkeys((part, what) for what in problems)
+        for key in reading:
             self._problems.setdefault(key, _Problem(present=True, since=now))
         for key, problem in list(self._problems.items()):
             if key[0] != part:
                 continue
-            if problem.present != (key in found):
-                problem.present, problem.since = key in found, now
+            if problem.present != (key in reading):
+                problem.present, problem.since = key in reading, now
             if now - problem.since >= self._settle:
                 problem.counts = problem.present
             if not (problem.present or problem.counts):
@@ -105,10 +105,10 @@ class FaultHistory(Generic[P]):
 
     def forget(self, now: float, quiet: float) -> None:
         """Forget the faults that last occurred `quiet` seconds ago or earlier."""
-        self._faults = {key: each for key, each in self._faults.items() if now - each.last < quiet}
+        self._faults = {key: fault for key, fault in self._faults.items() if now - fault.last < quiet}
 
     def faults(self, part: P) -> Iterator[str]:
-        """The problems and faults that concern a part, each in the order in which they began, problems first."""
+        """Yield the problems and faults that concern a part, both in the order in which they began, problems first."""
         for (where, what), problem in self._problems.items():
             if problem.counts and where.touches(part):
                 yield what
@@ -117,11 +117,11 @@ class FaultHistory(Generic[P]):
                 yield _with_count(what, fault.times)
 
     def kinds(self, part: P) -> Iterator[str]:
-        """The faults that concern a part, each as it was added, the oldest first."""
+        """Yield the faults that concern a part, each as it was added, the oldest first."""
         yield from (what for where, what in self._faults if where.touches(part))
 
     def remarks(self) -> Iterator[str]:
-        """The remarks, in alphabetical order."""
+        """Yield the remarks, in alphabetical order."""
         for what, times in sorted(self._remarks.items()):
             yield _with_count(what, times)
 
@@ -137,16 +137,16 @@ class Units:
 
     @classmethod
     def of(cls, units: Iterable[Hashable] | None) -> Units:
-        """The part with these units; None: all of the card."""
+        """Return the part with these units; None: all of the card."""
         return cls(None if units is None else frozenset(units))
 
     def touches(self, other: Units, /) -> bool:
-        """Whether both have a unit in common."""
+        """Return whether both have a unit in common."""
         return self.units is None or other.units is None or not self.units.isdisjoint(other.units)
 
 
 @dataclass(slots=True)
-class _Card:
+class _CardState:
     history: FaultHistory[Units]
     devices: dict[str, Units] = field(default_factory=dict)
     reading: dict[Units, tuple[str, ...]] = field(default_factory=dict)  # the remarks of the last reading
@@ -177,7 +177,7 @@ class HealthTracker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settle, self._forget, self._timeout, self._clock = settle, forget, timeout, clock
-        self._cards: dict[str, _Card] = {}
+        self._cards: dict[str, _CardState] = {}
 
     def publish(self, card: str, devices: Mapping[str, Iterable[Hashable] | None], pool: str | None = None) -> None:
         """Say as which devices a card is published: for each its units, or None for all of the card.
@@ -230,32 +230,32 @@ class HealthTracker:
         self._cards.pop(card, None)
 
     def report(self) -> list[DeviceHealth]:
-        """The health of all devices of all cards: a report of `dra_device_health`."""
+        """Return the health of all devices of all cards: a report of `dra_device_health`."""
         now = self._clock()
-        found = []
+        reports = []
         for card in self._cards.values():
             card.history.forget(now, self._forget)
             for name, units in card.devices.items():
                 status, message = self._status(card, units, now)
-                found.append(DeviceHealth(name, status, message, card.pool, self._timeout))
-        return found
+                reports.append(DeviceHealth(name, status, message, card.pool, self._timeout))
+        return reports
 
-    def _status(self, card: _Card, units: Units, now: float) -> tuple[HealthStatus, str]:
+    def _status(self, card: _CardState, units: Units, now: float) -> tuple[HealthStatus, str]:
         if problems := list(card.history.faults(units)):
             return HealthStatus.UNHEALTHY, "; ".join(problems)
         if not card.was_read or now - card.unreadable_since >= self._settle:
             return HealthStatus.UNKNOWN, card.why
-        latest = (each for part, remarks in card.reading.items() if part.touches(units) for each in remarks)
+        latest = (remark for part, remarks in card.reading.items() if part.touches(units) for remark in remarks)
         return HealthStatus.HEALTHY, "; ".join([*latest, *card.history.remarks()])
 
-    def _card(self, card: str) -> _Card:
-        return self._cards.setdefault(card, _Card(FaultHistory(self._settle)))
+    def _card(self, card: str) -> _CardState:
+        return self._cards.setdefault(card, _CardState(FaultHistory(self._settle)))
 
 
 def watch(
     read: Callable[[], list[DeviceHealth]], stop: Event, interval: float, what: str
 ) -> Iterator[list[DeviceHealth]]:
-    """What `dra_device_health` yields: a report of `read`, every `interval` seconds until `stop` is set.
+    """Yield for `dra_device_health` a report of `read`, every `interval` seconds until `stop` is set.
 
     If `read` raises DraError, as in the middle of a change, it is logged as the health of `what`, such as `CPUs`, and
     nothing is yielded: a device without report becomes Unknown.

@@ -14,19 +14,7 @@ from typing import TypeVar
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.model.driver import Host
 
-__all__ = [
-    "Host",
-    "device_file",
-    "link_target_name",
-    "numbered_paths",
-    "read_cpuset",
-    "read_hex",
-    "read_int",
-    "read_optional",
-    "read_text",
-]
 _T = TypeVar("_T")
 
 

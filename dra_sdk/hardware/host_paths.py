@@ -51,7 +51,7 @@ _MAX_LINKS: Final = 40
 
 
 def follow(root: Path, path: str | Path) -> Path:
-    """The file at `path` below `root`, with links followed as if `root` were `/`; missing parts stay as they are.
+    """Return the file at `path` below `root`, with links followed as if `root` were `/`; missing parts stay.
 
     Raises HardwareError if links form a loop.
     """
@@ -80,10 +80,10 @@ class AllowedPaths:
 
     def __init__(self, root: Path, allowed: Sequence[str]) -> None:
         self._root, self._listed = root, ", ".join(allowed) or "any path"
-        self._allowed = {PurePosixPath(each) for path in allowed for each in (path, self._target(path))}
+        self._allowed = {PurePosixPath(place) for path in allowed for place in (path, self._target(path))}
 
     def checked(self, path: str) -> str:
-        """The path to which links lead. PermanentError unless the path, and what it leads to, is absolute and allowed.
+        """Return the path to which links lead. PermanentError unless both paths are absolute and allowed.
 
         What is checked is what is there now: give the result to the container, not the path.
         """
@@ -91,21 +91,21 @@ class AllowedPaths:
         if not plain.is_absolute() or ".." in plain.parts or "\0" in path:
             raise PermanentError(f"host path {path!r} must be absolute, without '..'")
         target = self._target(path)
-        for each in (plain, PurePosixPath(target)):
-            if not any(each.is_relative_to(allowed) for allowed in self._allowed):
+        for place in (plain, PurePosixPath(target)):
+            if not any(place.is_relative_to(allowed) for allowed in self._allowed):
                 leads = "" if str(plain) == target else f", which leads to {target},"
                 raise PermanentError(f"host path {path}{leads} is not below {self._listed}")
         return target
 
     def device_nodes(self, path: str, container_path: str = "", permissions: str = "") -> list[DeviceNode]:
-        """What a container gets for a device node, or for all below a directory of them. PermanentError as `checked`.
+        """Return what a container gets for a device node, or for all below a directory. PermanentError as `checked`.
 
         A CDI spec neither follows links nor names directories. `container_path`: where it is in the container, by
         default `path`; `permissions`: any of r, w and m, by default those of the container runtime.
         """
         host, inside = self.checked(path), container_path or path
-        found = ((each, inside + each.removeprefix(host)) for each in files_at(self._root, host))
-        return [DeviceNode(there, here, permissions=permissions or None) for here, there in found]
+        pairs = ((file, inside + file.removeprefix(host)) for file in files_at(self._root, host))
+        return [DeviceNode(there, here, permissions=permissions or None) for here, there in pairs]
 
     def _target(self, path: str) -> str:
         try:
@@ -115,28 +115,28 @@ class AllowedPaths:
 
 
 def files_at(root: Path, path: str) -> list[str]:
-    """The paths of all files below the directory at `path` below `root`, without links; the path itself if it is none.
+    """Return the paths of all files below the directory at `path` below `root`, without links; `path` if it is none.
 
     A CDI spec names device nodes one by one, so a directory of them, such as `/dev/snd`, becomes this list.
     """
     at = root / path.lstrip("/")
     if not at.is_dir():
         return [path]
-    found = sorted(each for each in at.rglob("*") if not (each.is_dir() or each.is_symlink()))
-    return [f"{path.rstrip('/')}/{each.relative_to(at)}" for each in found]
+    files = sorted(file for file in at.rglob("*") if not (file.is_dir() or file.is_symlink()))
+    return [f"{path.rstrip('/')}/{file.relative_to(at)}" for file in files]
 
 
 def file_below(root: Path, path: Path) -> Path | None:
-    """The regular file at `path` below `root`, with links followed as `follow` does; None if there is none."""
+    """Return the regular file at `path` below `root`, with links followed as by `follow`; None if there is none."""
     try:
-        found = follow(root, path)
+        target = follow(root, path)
     except HardwareError:  # a loop of links
         return None
-    return found if found.is_file() else None
+    return target if target.is_file() else None
 
 
 def find_library(root: Path, name: str) -> Path | None:
-    """The library with this file name in one of `LIBRARY_DIRS` below `root`; None if there is none.
+    """Return the library with this file name in one of `LIBRARY_DIRS` below `root`; None if there is none.
 
     The file is the one to which links lead, so its name may have more digits than `name`.
     """
@@ -144,9 +144,9 @@ def find_library(root: Path, name: str) -> Path | None:
 
 
 def find_program(root: Path, name: str) -> Path | None:
-    """The program with this name in one of `PROGRAM_DIRS` below `root`; None if there is none."""
+    """Return the program with this name in one of `PROGRAM_DIRS` below `root`; None if there is none."""
     return _first_file(root, PROGRAM_DIRS, name)
 
 
 def _first_file(root: Path, directories: Sequence[str], name: str) -> Path | None:
-    return next((found for each in directories if (found := file_below(root, Path(each, name)))), None)
+    return next((found for directory in directories if (found := file_below(root, Path(directory, name)))), None)

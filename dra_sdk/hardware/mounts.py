@@ -37,12 +37,12 @@ def unmount(node: NodeAccess, path: str) -> None:
 
 
 def is_mounted(node: NodeAccess, path: str) -> bool:
-    """Whether something is mounted at this directory."""
+    """Return whether something is mounted at this directory."""
     return node.effects.is_mount(node.local(path))
 
 
 def with_mounts(command: Command, mounts: Sequence[tuple[str, str]]) -> Command:
-    """The command in its own mount namespace, in which it sees the first directory of each pair at the second.
+    """Return the command in a mount namespace, where it sees the first directory of each pair at the second.
 
     Both are paths as this process finds them. The command needs `unshare`, `sh` and `mount` in this process's root.
     """

@@ -1,4 +1,4 @@
-"""Names of devices for whatever ids the hardware has: paths, UUIDs, PCI addresses, serial numbers of 200 characters.
+"""Names of devices for any ids that the hardware has: paths, UUIDs, PCI addresses, serial numbers of 200 characters.
 
 Source: resource.k8s.io/v1: a device's name is a DNS label, the value of an attribute has at most 64 bytes.
 """
@@ -17,19 +17,19 @@ _DIGEST: Final = 10  # hexadecimal digits, 40 bits
 
 
 def device_name(kind: str, id_: str, scope: str = "") -> str:
-    """A name for the device with any id: `kind-id-hash`, as much of it as fits, such as `uart-dev-ttyusb0-52d71b07c6`.
+    """Return a name for a device with any id: `kind-id-hash`, as much as fits: `uart-dev-ttyusb0-52d71b07c6`.
 
     The same arguments give the same name on every node and in every release. Ids that look alike have different hashes;
     `scope`, by default the kind, tells apart equal ids of different kinds.
     """
-    shown, found = _slug(kind)[:_KIND], _slug(id_)
+    shown, id_slug = _slug(kind)[:_KIND], _slug(id_)
     digest = _digest(f"{scope or kind}\0{id_}")
     available = _LABEL - len(shown) - len(digest) - 2
-    return "-".join(part.strip("-") for part in (shown, found[-available:], digest) if part.strip("-"))
+    return "-".join(part.strip("-") for part in (shown, id_slug[-available:], digest) if part.strip("-"))
 
 
 def attribute_text(text: str) -> str:
-    """A text as value of an attribute; one above 64 bytes is cut, with a hash in place of the rest."""
+    """Return a text as value of an attribute; one above 64 bytes is cut, with a hash in place of the rest."""
     if len(text.encode()) <= _VALUE:
         return text
     start = text.encode()[: _VALUE - _DIGEST - 1].decode(errors="ignore")
@@ -37,7 +37,7 @@ def attribute_text(text: str) -> str:
 
 
 def natural_order(text: str) -> tuple[tuple[int, str], ...]:
-    """A key for sorting that compares runs of digits as numbers: `gpu2` before `gpu10`, and numbers before words."""
+    """Return a key for sorting that compares runs of digits as numbers: `gpu2` before `gpu10`, numbers before words."""
     parts = re.findall(r"[0-9]+|[^0-9]+", text)
     return tuple((int(part), "") if part[0] in "0123456789" else (sys.maxsize, part) for part in parts)
 

@@ -20,14 +20,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from threading import Lock
 from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.hardware.child import write as write_file
-from dra_sdk.hardware.host import Host, read_optional, read_text
+from dra_sdk.hardware.host import read_optional, read_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.polling import Clock
+from dra_sdk.model.driver import Host
 
 log = logging.getLogger(__name__)
 _PROC: Final = Path("/proc")
@@ -129,10 +131,10 @@ class NodeEffects(Protocol):
         """
 
     def pending(self) -> list[PendingWrite]:
-        """The writes from which the kernel has not returned after their time was over."""
+        """Return the writes from which the kernel has not returned after their time was over."""
 
     def is_mount(self, path: Path) -> bool:
-        """Whether a file system is mounted at a directory."""
+        """Return whether a file system is mounted at a directory."""
 
     def run(self, command: Command) -> str:
         """Run a program to its end and return its output. Raises CommandError with what it printed."""
@@ -141,13 +143,13 @@ class NodeEffects(Protocol):
         """Start a daemon, which outlives this process, and return its pid; `log` gets its output. CommandError."""
 
     def running(self, marker: str) -> list[int]:
-        """The processes with `marker` (`NAME=value`) in their environment, of any parent, the oldest first."""
+        """Return the processes with `marker` (`NAME=value`) in their environment, of any parent, the oldest first."""
 
     def started(self, pid: int) -> int | None:
-        """When this process was started, in ticks since boot; with the pid it identifies it. None if it has ended."""
+        """Return when this process was started, in ticks since boot: unique with its pid. None if it has ended."""
 
     def kill(self, pids: Sequence[int], *, force: bool = False) -> None:
-        """End processes by SIGTERM, with `force` by SIGKILL; a process that is gone is no error."""
+        """End processes by SIGTERM, with `force` by SIGKILL; a process that has ended is no error."""
 
 
 class SystemEffects:
@@ -168,9 +170,9 @@ class SystemEffects:
     def pending(self) -> list[PendingWrite]:
         """See `NodeEffects.pending`."""
         _reap()
-        others = [each for pid in _pids() if (each := self._of_another(pid))]
+        others = [write for pid in _pids() if (write := self._of_another(pid))]
         with _lock:
-            _pending[:] = [each for each in _pending if self.started(each.pid) == each.started]
+            _pending[:] = [write for write in _pending if self.started(write.pid) == write.started]
             return [*_pending, *others]
 
     def is_mount(self, path: Path) -> bool:
@@ -181,16 +183,8 @@ class SystemEffects:
         """See `NodeEffects.run`."""
         _reap()
         try:
-            process = subprocess.Popen(
-                command.argv,
-                env={**os.environ, **command.env},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
+            streams = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+            process: subprocess.Popen[str] = _spawn(command.argv, command.env, **streams, text=True, errors="replace")
         except OSError as error:
             raise CommandError(f"{command}: cannot be run: {error.strerror}") from error
         try:
@@ -210,14 +204,7 @@ class SystemEffects:
         _reap()
         try:
             with log.open("ab") as output:
-                child = subprocess.Popen(
-                    _in_cgroups(command),
-                    env={**os.environ, **command.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
+                child = _spawn(_in_cgroups(command), command.env, stdin=DEVNULL, stdout=output, stderr=output)
         except OSError as error:
             raise CommandError(f"{command}: cannot be started: {error.strerror}") from error
         with _lock:
@@ -230,8 +217,8 @@ class SystemEffects:
         wanted = marker.encode()
         with _lock:  # the kernel shows the environment of a process a moment after its start
             own = {child.process.pid for child in _children if marker in child.environment}
-        found = own | {pid for pid in _pids() if wanted in _environment(pid)}
-        times = {pid: self.started(pid) for pid in found}
+        pids = own | {pid for pid in _pids() if wanted in _environment(pid)}
+        times = {pid: self.started(pid) for pid in pids}
         return [pid for _, pid in sorted((time, pid) for pid, time in times.items() if time is not None)]
 
     def started(self, pid: int) -> int | None:
@@ -249,15 +236,8 @@ class SystemEffects:
         _reap()
 
     def _write_in_child(self, path: Path, text: str, timeout: float, failed: str) -> None:
-        child = subprocess.Popen(
-            [*_CHILD, "write", str(path), text],
-            env={**os.environ, _WRITING: f"{path}\n{text}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        argv, env = [*_CHILD, "write", str(path), text], {_WRITING: f"{path}\n{text}"}
+        child = _spawn(argv, env, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True)
         started = self.started(child.pid)
         try:
             _, errors = child.communicate(timeout=timeout)
@@ -273,9 +253,9 @@ class SystemEffects:
             raise WriteError(f"{failed}: {errors.strip()}")
 
     def _of_another(self, pid: int) -> PendingWrite | None:
-        """The write of a child of another process of the driver: an earlier one, or the next during an update."""
+        """Return the write of a child of another process of the driver: an earlier one, or the next in an update."""
         name = _WRITING.encode() + b"="
-        value = next((each for each in _environment(pid) if each.startswith(name)), None)
+        value = next((variable for variable in _environment(pid) if variable.startswith(name)), None)
         fields, started = _stat(pid), self.started(pid)
         if value is None or not fields or started is None or int(fields[_PARENT]) == os.getpid():
             return None
@@ -288,16 +268,21 @@ def check_not_pending(effects: NodeEffects, path: Path, text: str) -> None:
 
     The files of a driver by which all its devices are bound are an exception: there, only the same device is refused.
     """
-    for each in effects.pending():
-        if each.path == path and (path.name not in _OF_ALL_DEVICES or each.text == text):
-            raise WriteError(f"cannot write {text.strip()!r} to {path}: {each}")
+    for write in effects.pending():
+        if write.path == path and (path.name not in _OF_ALL_DEVICES or write.text == text):
+            raise WriteError(f"cannot write {text.strip()!r} to {path}: {write}")
 
 
 def children() -> list[int]:
-    """The pids of all programs and daemons that this process started and that have not ended."""
+    """Return the pids of all programs and daemons that this process started and that have not ended."""
     _reap()
     with _lock:
         return [child.process.pid for child in _children]
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str], **streams: Any) -> subprocess.Popen[Any]:
+    """Start a program in a session of its own, with these variables beside those of this process."""
+    return subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True, **streams)
 
 
 def _abandon(process: subprocess.Popen[str]) -> bool:
@@ -320,12 +305,12 @@ def _abandon(process: subprocess.Popen[str]) -> bool:
 def _in_cgroups(command: Command) -> Sequence[str]:
     if not command.cgroups:
         return command.argv
-    cgroups = [str(each) for each in command.cgroups]
+    cgroups = [str(cgroup) for cgroup in command.cgroups]
     return [*_CHILD, "enter", command.cgroup_namespace, str(len(cgroups)), *cgroups, *command.argv]
 
 
 def _reap() -> None:
-    """A child that has ended stays a zombie until its status is read."""
+    """Read the status of the children that have ended: until then they stay zombies."""
     with _lock:
         _children[:] = [child for child in _children if child.process.poll() is None]
 
@@ -335,7 +320,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process after its state; empty if it has ended."""
+    """Return the fields of a process after its state; empty if it has ended."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()
     except OSError:
@@ -344,7 +329,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _environment(pid: int) -> frozenset[bytes]:
-    """The variables of a process; none if it ended or belongs to another user.
+    """Return the variables of a process; none if it ended or belongs to another user.
 
     While a process executes a new program, the kernel shows no variables. It stores `startcode` after them, so that is
     waited for: a daemon must not be missed. A kernel thread has neither, too, but no program.
@@ -352,7 +337,7 @@ def _environment(pid: int) -> frozenset[bytes]:
     process = _PROC / str(pid)
     deadline, pause = time.monotonic() + _EXEC_SECONDS, _EXEC_PAUSE
     try:
-        while not (found := (process / "environ").read_bytes()) and time.monotonic() < deadline:
+        while not (variables := (process / "environ").read_bytes()) and time.monotonic() < deadline:
             (process / "exe").readlink()
             if not (fields := _stat(pid)) or (fields[_START_CODE] != "0" and len(set(fields[_ENVIRONMENT])) == 1):
                 break
@@ -360,7 +345,7 @@ def _environment(pid: int) -> frozenset[bytes]:
             pause *= _EXEC_GROWTH
     except OSError:
         return frozenset()
-    return frozenset(found.split(b"\0"))
+    return frozenset(variables.split(b"\0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +362,7 @@ class NodeAccess:
     clock: Clock = field(default_factory=Clock)
 
     def within(self, seconds: float) -> Self:
-        """The same node for a call that may take `seconds`, all its waits together."""
+        """Return the same node for a call that may take `seconds`, all its waits together."""
         return replace(self, clock=self.clock.within(seconds))
 
     @property
@@ -391,7 +376,7 @@ class NodeAccess:
         return read_optional(read_text, self.host.proc / "sys/kernel/random/boot_id") or ""
 
     def local(self, path: str) -> Path:
-        """The path at which this process finds a file of the host."""
+        """Return the path at which this process finds a file of the host."""
         return Path(path) if self.root == Path("/") else follow(self.root, path)
 
     def write(self, path: Path, text: str, seconds: float = WRITE_SECONDS) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, numbered_paths, read_cpuset, read_int, read_text
+from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_int, read_text
+from dra_sdk.model.driver import Host
 
 LOCAL_DISTANCE = 10
 """Distance of a node to itself, as the ACPI SLIT defines it."""

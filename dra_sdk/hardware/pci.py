@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import Host, link_target_name, numbered_paths, read_cpuset, read_hex, read_int, read_optional
+from dra_sdk.hardware.host import link_target_name, numbered_paths, read_cpuset, read_hex, read_int, read_optional
+from dra_sdk.model.driver import Host
 
 log = logging.getLogger(__name__)
 # Domains have four digits, except those of a VMD controller: 10000 and above.
@@ -103,7 +104,7 @@ def read_pci_devices(
     """Return the PCI functions of `host`, ascending by address. Empty on a machine without PCI.
 
     base_class: only functions of this class, such as 0x02; None for all. A server has hundreds, with many files each.
-    besides: addresses of functions that are read whatever their class.
+    besides: addresses of functions that are read if they are of another class.
     only: addresses of the functions that are read, as far as they exist; None for all.
 
     A function that disappears during the call is left out, such as a VF when their number changes: the kernel removes
@@ -112,7 +113,7 @@ def read_pci_devices(
     directory = host.sys / "bus/pci/devices"
     if not directory.is_dir():
         return ()
-    paths = directory.iterdir() if only is None else (directory / each for each in only)
+    paths = directory.iterdir() if only is None else (directory / address for address in only)
     names = sorted((path.name for path in paths if path.exists()), key=lambda name: (len(name), name))
     if base_class is not None:
         names = [name for name in names if name in besides or _is_of_class(directory / name, base_class)]
@@ -120,7 +121,7 @@ def read_pci_devices(
 
 
 def _is_of_class(path: Path, base_class: int) -> bool:
-    """Whether a function has a class; also if that cannot be read, so that reading the whole function tells why."""
+    """Return whether a function has a class; also if that cannot be read: reading the whole function says why."""
     try:
         return read_hex(path / "class") >> 16 == base_class
     except HardwareError:
@@ -166,11 +167,11 @@ def pci_address_of_node(host: Host, path: str) -> str | None:
     directory, _, name = path.rpartition("/")
     if directory == "/dev/vfio":
         functions = (host.sys / "bus/pci/devices").glob("*")
-        found = {each.name for each in functions if link_target_name(each / "iommu_group") == name}
+        names = {function.name for function in functions if link_target_name(function / "iommu_group") == name}
     else:
         entries = (host.sys / "class").glob(f"*/{glob.escape(name)}")
-        found = {link_target_name(each / "device") or "" for each in entries}
-    addresses = [each for each in found if _ADDRESS.fullmatch(each)]
+        names = {link_target_name(entry / "device") or "" for entry in entries}
+    addresses = [address for address in names if _ADDRESS.fullmatch(address)]
     return addresses[0] if len(addresses) == 1 else None
 
 

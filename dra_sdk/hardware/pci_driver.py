@@ -42,7 +42,7 @@ class PciBinding:
 
 
 def read_binding(node: NodeAccess, address: str) -> PciBinding:
-    """How the function at a PCI address is bound now. Raises RetriableError while a write for it is pending."""
+    """Return how the function at a PCI address is bound. Raises RetriableError while a write for it is pending."""
     check_returned(node, address)
     path = function_path(node, address)
     override = read_optional(read_text, path / "driver_override") or ""
@@ -59,12 +59,12 @@ def bind(node: NodeAccess, address: str, driver: str) -> None:
     _unbind(node, path)
     node.write(path / "driver_override", f"{driver}\n")
     node.write(_drivers(node) / driver / "bind", address)
-    if (found := _driver(path)) != driver:
-        raise RetriableError(f"PCI function {address} has driver {found or 'none'} after it was bound to {driver}")
+    if (bound := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {address} has driver {bound or 'none'} after it was bound to {driver}")
 
 
 def restore(node: NodeAccess, before: PciBinding) -> None:
-    """Bind a function as it was before; nothing to do if the function is gone.
+    """Bind a function as it was before; nothing to do if there is no such function.
 
     If the driver was removed since, the function stays without driver: it is bound when the driver is loaded. Raises
     RetriableError if the driver does not take it, or a write is pending.
@@ -84,19 +84,19 @@ def restore(node: NodeAccess, before: PciBinding) -> None:
             node.write(_drivers(node) / driver / "bind", before.address)
     if read_binding(node, before.address).override != before.override:
         node.write(path / "driver_override", f"{before.override}\n")
-    if (found := _driver(path)) != driver:
-        raise RetriableError(f"PCI function {before.address} has driver {found or 'none'}, not {driver} as before")
+    if (bound := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {before.address} has driver {bound or 'none'}, not {driver} as before")
 
 
 def check_returned(node: NodeAccess, address: str) -> None:
     """Raise RetriableError if a write for this function is pending: the kernel has not returned from it in time."""
-    for each in node.effects.pending():
-        if each.path.is_relative_to(node.root) and address in {each.text.strip(), *each.path.parts}:
-            raise RetriableError(f"the kernel does not return from changing PCI function {address}: {each}")
+    for write in node.effects.pending():
+        if write.path.is_relative_to(node.root) and address in {write.text.strip(), *write.path.parts}:
+            raise RetriableError(f"the kernel does not return from changing PCI function {address}: {write}")
 
 
 def function_path(node: NodeAccess, address: str) -> Path:
-    """The directory of a function in sysfs."""
+    """Return the directory of a function in sysfs."""
     return node.host.sys / "bus/pci/devices" / address
 
 
@@ -106,15 +106,15 @@ def load_module(node: NodeAccess, module: str) -> None:
 
 
 def holders(node: NodeAccess, *nodes: str) -> list[int]:
-    """The processes that have one of these device nodes open, by this path below any root."""
+    """Return the processes that have one of these device nodes open, by this path below any root."""
     processes = (path for path in node.host.proc.iterdir() if path.name.isdecimal())
     return sorted(int(path.name) for path in processes if any(_links_to(fd, nodes) for fd in _entries(path / "fd")))
 
 
 def own_pid(node: NodeAccess) -> int:
-    """The pid of this process as the host counts; inside a container with a pid namespace `os.getpid` differs."""
-    found = link_target_name(node.host.proc / "self")
-    return int(found) if found and found.isdecimal() else os.getpid()
+    """Return the pid of this process as the host counts: in a pid namespace of its own, `os.getpid` differs."""
+    pid = link_target_name(node.host.proc / "self")
+    return int(pid) if pid and pid.isdecimal() else os.getpid()
 
 
 def wait_until_free(
@@ -128,7 +128,7 @@ def wait_until_free(
 
     def free() -> bool:
         left[:] = [pid for pid in holders(node, *nodes) if pid != ignored] if nodes else []
-        return not left and not any(_busy(node, each) for each in nodes)
+        return not left and not any(_busy(node, device_node) for device_node in nodes)
 
     clock = replace(node.clock, interval=_INTERVALS * node.clock.interval)
     if not clock.until(free, seconds):
@@ -137,7 +137,7 @@ def wait_until_free(
 
 
 def _busy(node: NodeAccess, device_node: str) -> bool:
-    """Whether the kernel refuses to open an IOMMU group because one of its functions is in use.
+    """Return whether the kernel refuses to open an IOMMU group because one of its functions is in use.
 
     A process may have closed the group and kept the function; its open files do not show which function that is.
     """

@@ -32,11 +32,11 @@ class Clock:
     end: float = math.inf
 
     def within(self, seconds: float) -> Clock:
-        """The same clock for a call that may take `seconds`, all its waits together."""
+        """Return the same clock for a call that may take `seconds`, all its waits together."""
         return replace(self, end=min(self.end, self.now() + seconds))
 
     def left(self, seconds: float) -> float:
-        """`seconds`, or fewer if the call ends earlier."""
+        """Return `seconds`, or fewer if the call ends earlier."""
         return max(0.0, min(seconds, self.end - self.now()))
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:

@@ -50,12 +50,12 @@ class Records(Generic[R]):
         self._directory, self._kind, self._boot_id, self._clock = directory, kind, boot_id, clock
 
     def devices(self) -> list[str]:
-        """The devices that have a record."""
+        """Return the devices that have a record."""
         return sorted(path.parent.name for path in self._directory.glob(f"*/{_FILE}"))
 
     @contextmanager
     def locked(self, device: str) -> Iterator[R]:
-        """The record of a device, locked while the context lasts. `save` keeps changes.
+        """Lock the record of a device while the context lasts, and give it. `save` keeps changes.
 
         Raises RetriableError if the device stays locked, RecordError if its directory cannot be used.
         """
@@ -69,7 +69,7 @@ class Records(Generic[R]):
             yield self.read(device)
 
     def read(self, device: str) -> R:
-        """The current record of a device, for reading only. Raises RecordError."""
+        """Return the current record of a device, for reading only. Raises RecordError."""
         path = self._directory / device / _FILE
         try:
             text = path.read_text(encoding="utf-8")

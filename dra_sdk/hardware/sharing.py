@@ -48,7 +48,7 @@ class Sharing:
     accepts: ClassVar[str] = "disabled, memory, unlimited or a number of claims"
 
     def __post_init__(self) -> None:
-        """DraError if the step is not an amount above 0."""
+        """Raise DraError if the step is not an amount above 0."""
         if Quantity(self.step).value <= 0:
             raise DraError(f"sharing of capacity {self.capacity}: step must be greater than 0, is {self.step}")
 
@@ -66,7 +66,7 @@ class Sharing:
         raise DraError(f"sharing is {text!r}: must be disabled, {capacity}, unlimited or a number of shares from 2")
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """Return the text that `parse` reads."""
         return {"shares": str(self.number), "divided": self.capacity}.get(self.kind, self.kind)
 
     @classmethod
@@ -75,19 +75,19 @@ class Sharing:
         return Parsed(cls.parse).__get_pydantic_core_schema__(source, handler)
 
     def apply(self, device: Device) -> Device:
-        """The device as it is published with this policy; one that lacks the capacity to divide stays undivided."""
+        """Return the device as this policy publishes it; one that lacks the capacity to divide stays undivided."""
         if self.kind == "disabled" or (self.kind == "divided" and self.capacity not in device.capacity):
             return device
         return replace(device, capacity=self._capacities(device.capacity), allow_multiple_allocations=True)
 
     def _capacities(self, capacities: _Amounts) -> dict[str, Capacity | Amount]:
-        """Without a policy the first claim takes all of a capacity, so every capacity gets one.
+        """Give every capacity a policy, because without one the first claim takes all of it.
 
         Only one is divided: on the others, such as multiprocessors and engines, claims take turns.
         """
         shared: dict[str, Capacity | Amount] = {}
-        for name, each in capacities.items():
-            amount = Quantity(each.value if isinstance(each, Capacity) else each)
+        for name, capacity in capacities.items():
+            amount = Quantity(capacity.value if isinstance(capacity, Capacity) else capacity)
             shared[name] = self._divided(amount) if name == self.capacity else Capacity(amount, _UNDIVIDED)
         if self.kind == "shares":
             shared[SHARES] = Capacity(self.number, RequestPolicy(default=1, min=1, max=self.number, step=1))

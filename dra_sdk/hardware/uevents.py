@@ -67,7 +67,7 @@ class UeventSource(Protocol):
     """Where uevents come from: `KernelUevents`, or `dra_sdk.testing.uevents.FakeUevents`."""
 
     def receive(self, seconds: float) -> bytes | None:
-        """The next message, None if there is none within some seconds. Empty: messages were lost."""
+        """Return the next message, None if there is none within some seconds. Empty: messages were lost."""
 
     def close(self) -> None:
         """End receiving."""

@@ -48,7 +48,7 @@ _WITHOUT_DMA: Final = frozenset({None, "pci-stub", "pcieport"})
 
 
 def _null_is(default: Any, kind: Any) -> BeforeValidator:
-    """`null` means the default, as for every optional field of Kubernetes; `kind` is the type of other values."""
+    """Let `null` mean the default, as for every optional field of Kubernetes; `kind` is the type of other values."""
     return BeforeValidator(lambda value: default if value is None else value, json_schema_input_type=kind | None)
 
 
@@ -72,7 +72,7 @@ class Iommu(BaseModel):
     )
 
     def device_nodes(self, node: NodeAccess, device: VfioDevice | None) -> list[DeviceNode]:
-        """The device nodes for a virtual machine; none without a device. See `device_nodes` of this module."""
+        """Return the device nodes for a virtual machine; none without a device. See `device_nodes` of this module."""
         if device is None:
             return []
         prefer = self.backend_policy == "PreferIommuFD"
@@ -115,7 +115,7 @@ class Passthrough:
         functions: Iterable[PciDevice] | None = None,
         together: Iterable[str] = (),
     ) -> Self:
-        """What must be bound to pass a function through; changes nothing.
+        """Return what must be bound to pass a function through; changes nothing.
 
         functions: all functions of the node, if the caller has read them.
         together: the PCI addresses of all functions that the claim passes through.
@@ -125,64 +125,64 @@ class Passthrough:
         """
         number = _group(pci)
         known = read_pci_devices(node.host) if functions is None else functions
-        group = [each for each in known if each.iommu_group == number]
+        group = [function for function in known if function.iommu_group == number]
         check_group(pci, group, frozenset(together))
-        addresses = [each.address for each in group if _goes_with(pci, each) and each.address != pci.address]
-        return cls([read_binding(node, each) for each in (pci.address, *addresses)])
+        addresses = [other.address for other in group if _goes_with(pci, other) and other.address != pci.address]
+        return cls([read_binding(node, address) for address in (pci.address, *addresses)])
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Self:
-        """The passthrough that a journal keeps."""
-        return cls([PciBinding(**each) for each in entry["functions"]])
+        """Return the passthrough that a journal keeps."""
+        return cls([PciBinding(**function) for function in entry["functions"]])
 
     @property
     def entry(self) -> dict[str, Any]:
         """What a journal keeps, as JSON; a driver may add keys of its own."""
-        return {"functions": [asdict(each) for each in self.functions]}
+        return {"functions": [asdict(function) for function in self.functions]}
 
     def bind(self, node: NodeAccess) -> None:
         """Bind every function to its VFIO driver. Raises RetriableError; then `restore` those that were bound."""
-        for each in self.functions:
-            bind(node, each.address, vfio_driver(node, each.address))
+        for function in self.functions:
+            bind(node, function.address, vfio_driver(node, function.address))
 
     def changed(self, node: NodeAccess) -> bool:
-        """Whether a function is not bound as before. Raises RetriableError while a write is pending."""
+        """Return whether a function is not bound as before. Raises RetriableError while a write is pending."""
         return bool(self._changed(node))
 
     def wait_until_free(self, node: NodeAccess, name: str, seconds: float) -> None:
         """Wait until no virtual machine uses the functions. Raises RetriableError with `name` and the processes."""
-        nodes = machine_nodes(node, (each.address for each in self._changed(node)))
+        nodes = machine_nodes(node, (function.address for function in self._changed(node)))
         wait_until_free(node, name, nodes, seconds)
 
     def restore(self, node: NodeAccess) -> None:
         """Bind every function as before; see `pci_driver.restore`."""
-        for each in self._changed(node):
-            restore(node, each)
+        for function in self._changed(node):
+            restore(node, function)
 
     def _changed(self, node: NodeAccess) -> list[PciBinding]:
-        return [each for each in self.functions if read_binding(node, each.address) != each]
+        return [function for function in self.functions if read_binding(node, function.address) != function]
 
 
 def vfio_device(pci: PciDevice) -> VfioDevice:
-    """A function that has a VFIO driver. Raises PermanentError without an IOMMU group."""
+    """Return a function that has a VFIO driver. Raises PermanentError without an IOMMU group."""
     names = sorted(path.name for path in (pci.path / "vfio-dev").glob("vfio*"))
     return VfioDevice(_group(pci), names[0] if names else None)
 
 
 def _group(pci: PciDevice) -> int:
-    """The number of a function's IOMMU group. Raises PermanentError without one."""
+    """Return the number of a function's IOMMU group. Raises PermanentError without one."""
     if pci.iommu_group is None:
         raise PermanentError(f"PCI function {pci.address} is in no IOMMU group")
     return pci.iommu_group
 
 
 def is_vfio_driver(driver: str | None) -> bool:
-    """Whether this is `vfio-pci` or a variant of it."""
+    """Return whether this is `vfio-pci` or a variant of it."""
     return driver is not None and driver.replace("-", "_").endswith(_MODULE)
 
 
 def vfio_driver(node: NodeAccess, address: str) -> str:
-    """The VFIO driver for a function: a variant if the kernel has one for it, else `vfio-pci`.
+    """Return the VFIO driver for a function: a variant if the kernel has one for it, else `vfio-pci`.
 
     Raises HardwareError if the module of the variant has no driver.
     """
@@ -199,7 +199,7 @@ def vfio_driver(node: NodeAccess, address: str) -> str:
 
 
 def slot(address: str) -> str:
-    """The slot of a PCI function: its address without the function number."""
+    """Return the slot of a PCI function: its address without the function number."""
     return address.rpartition(".")[0]
 
 
@@ -217,9 +217,9 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
             f"PCI function {pci.address} has {len(pci.sriov.vfs)} virtual functions; it cannot be passed through"
         )
     group = tuple(functions)
-    passed = [pci, *(each for each in group if each.address in together)]
+    passed = [pci, *(function for function in group if function.address in together)]
     for other in group:
-        if any(_goes_with(each, other) for each in passed):
+        if any(_goes_with(function, other) for function in passed):
             continue
         if other.driver not in _WITHOUT_DMA and not is_vfio_driver(other.driver):
             raise PermanentError(
@@ -229,7 +229,7 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
 
 
 def _goes_with(pci: PciDevice, other: PciDevice) -> bool:
-    """Whether a function is passed through with `pci`: itself, or both are physical functions of one slot.
+    """Return whether a function is passed through with `pci`: itself, or both are physical functions of one slot.
 
     Virtual functions of one card may share a slot, and each is a device of its own (SR-IOV 1.1, section 2.1.2).
     """
@@ -238,16 +238,16 @@ def _goes_with(pci: PciDevice, other: PciDevice) -> bool:
 
 
 def machine_nodes(node: NodeAccess, addresses: Iterable[str]) -> list[str]:
-    """The device nodes by which a virtual machine uses the functions at these PCI addresses."""
-    paths = [function_path(node, each) for each in addresses]
+    """Return the device nodes by which a virtual machine uses the functions at these PCI addresses."""
+    paths = [function_path(node, address) for address in addresses]
     bound = [path for path in paths if is_vfio_driver(link_target_name(path / "driver"))]
     groups = {name for path in bound if (name := link_target_name(path / "iommu_group"))}
-    devices = sorted(each.name for path in bound for each in (path / "vfio-dev").glob("vfio*"))
+    devices = sorted(device.name for path in bound for device in (path / "vfio-dev").glob("vfio*"))
     return [*(f"/dev/vfio/{name}" for name in sorted(groups)), *(f"/dev/vfio/devices/{name}" for name in devices)]
 
 
 def device_nodes(node: NodeAccess, vfio: VfioDevice, *, iommufd: bool, api: bool) -> list[DeviceNode]:
-    """The device nodes for a virtual machine.
+    """Return the device nodes for a virtual machine.
 
     iommufd: prefer IOMMUFD to the IOMMU group if the kernel has it.
     api: add `/dev/iommu` or `/dev/vfio/vfio`, by which devices are opened.
@@ -266,10 +266,10 @@ def device_nodes(node: NodeAccess, vfio: VfioDevice, *, iommufd: bool, api: bool
 
 
 def _variant_module(node: NodeAccess, address: str) -> str | None:
-    """The module whose alias fits with the fewest wildcards, as libvirt chooses; None if no alias fits."""
+    """Return the module whose alias fits with the fewest wildcards, as libvirt chooses; None if no alias fits."""
     modalias = (read_optional(read_text, function_path(node, address) / "modalias") or "").removeprefix("pci:")
     release = read_optional(read_text, node.host.proc / "sys/kernel/osrelease") or ""
     known = read_optional(read_text, node.local(f"/lib/modules/{release}/modules.alias")) or ""
     aliases = [line.removeprefix(_ALIAS).split() for line in known.splitlines() if line.startswith(_ALIAS)]
-    fitting = [each for each in aliases if fnmatchcase(modalias, each[0])]
-    return min(fitting, key=lambda each: each[0].count("*"))[1].replace("-", "_") if fitting else None
+    fitting = [alias for alias in aliases if fnmatchcase(modalias, alias[0])]
+    return min(fitting, key=lambda alias: alias[0].count("*"))[1].replace("-", "_") if fitting else None

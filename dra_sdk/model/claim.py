@@ -59,9 +59,9 @@ class Deadline:
         self._is_active = is_active
 
     def remaining(self) -> float:
-        """The seconds that are left: 0 once the deadline has passed, infinity without a limit."""
-        found = self._remaining()
-        return inf if found is None else max(0.0, found)
+        """Return the seconds that are left: 0 once the deadline has passed, infinity without a limit."""
+        left = self._remaining()
+        return inf if left is None else max(0.0, left)
 
     @property
     def is_over(self) -> bool:
@@ -69,7 +69,7 @@ class Deadline:
         return not self._is_active() or self.remaining() <= 0
 
     def check(self) -> None:
-        """RetriableError if the caller has stopped waiting."""
+        """Raise RetriableError if the caller has stopped waiting."""
         if self.is_over:
             raise RetriableError("the kubelet no longer waits for this call")
 
@@ -84,7 +84,26 @@ def base_request(request: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedDevice:
+class ClaimedDevice:
+    """A device of a claim.
+
+    request: the request as allocated, `request/subrequest` where alternatives were asked for.
+    pool: the name of the device's pool.
+    name: the device's name in its pool.
+    """
+
+    request: str
+    pool: str
+    name: str
+
+    @property
+    def base_request(self) -> str:
+        """The request's name in the claim, without `/subrequest`."""
+        return base_request(self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice(ClaimedDevice):
     """One device, set up. `AllocatedDevice.prepared` makes it.
 
     request: the request as allocated.
@@ -101,9 +120,6 @@ class PreparedDevice:
         belong to somebody else, such as a vendor's toolkit; the SDK neither reads nor writes them.
     """
 
-    request: str
-    pool: str
-    name: str
     share_id: str | None = None
     edits: ContainerEdits = field(default_factory=ContainerEdits)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +144,7 @@ class ClaimConfig:
 
 
 @dataclass(frozen=True)  # without slots: Python 3.11 refuses `AllocatedDevice[…](…)` of a frozen class with slots
-class AllocatedDevice(Generic[ConfigT]):
+class AllocatedDevice(ClaimedDevice, Generic[ConfigT]):
     """One device that the scheduler allocated to a claim.
 
     request: the request as allocated, `request/subrequest` where alternatives were asked for.
@@ -144,9 +160,6 @@ class AllocatedDevice(Generic[ConfigT]):
     consumed_capacity: how much of each capacity the share consumes.
     """
 
-    request: str
-    pool: str
-    name: str
     config: ConfigT
     configs: Sequence[ConfigT] = ()
     device: Device | None = None
@@ -154,17 +167,12 @@ class AllocatedDevice(Generic[ConfigT]):
     admin_access: bool = False
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
 
-    @property
-    def base_request(self) -> str:
-        """Name of the request in the claim, without `/subrequest`."""
-        return base_request(self.request)
-
     def config_of(self, wanted: type[WantedT]) -> WantedT | None:
         """Return the configuration of one class that applies: the last of its entries in `configs`; None without one.
 
         A driver with several configuration classes finds by it the one that fits the device.
         """
-        return next((each for each in reversed(self.configs) if isinstance(each, wanted)), None)
+        return next((config for config in reversed(self.configs) if isinstance(config, wanted)), None)
 
     @property
     def hardware(self) -> Any:
@@ -203,7 +211,7 @@ class AllocatedDevice(Generic[ConfigT]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDevice:
+class HeldDevice(ClaimedDevice):
     """What is remembered of one device of a claim until the claim is unprepared.
 
     It is read from disk and has no `hardware`: the device may have gone, and the driver may have been restarted.
@@ -218,23 +226,15 @@ class HeldDevice:
     cdi_ids: the qualified CDI device names in the answer to the kubelet, `vendor/class=name`.
     """
 
-    request: str
-    pool: str
-    name: str
     share_id: str | None = None
     admin_access: bool = False
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     cdi_ids: tuple[str, ...] = ()
 
-    @property
-    def base_request(self) -> str:
-        """The request's name in the claim, without `/subrequest`."""
-        return base_request(self.request)
-
 
 @dataclass(frozen=True, slots=True)
-class HeldClaim:
+class HeldClaim(ClaimRef):
     """A claim that holds devices of this driver on this node, read from its state file.
 
     namespace: the claim's namespace.
@@ -249,9 +249,6 @@ class HeldClaim:
     pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
     """
 
-    namespace: str
-    name: str
-    uid: str
     devices: Sequence[HeldDevice] = ()
     journal: Sequence[Mapping[str, Any]] = ()
     complete: bool = True
@@ -259,12 +256,9 @@ class HeldClaim:
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
     pods: Sequence[str] = ()
 
-    def __str__(self) -> str:
-        return f"claim {self.namespace}/{self.name} ({self.uid})"
-
 
 @dataclass(frozen=True)  # without slots: Python 3.11 refuses `Claim[…](…)` of a frozen class with slots
-class Claim(Generic[ConfigT]):
+class Claim(ClaimRef, Generic[ConfigT]):
     """An allocated claim, the argument of `dra_prepare`.
 
     namespace: the claim's namespace.
@@ -282,9 +276,6 @@ class Claim(Generic[ConfigT]):
         device. A driver with several kinds can tell a user which entry has no effect.
     """
 
-    namespace: str
-    name: str
-    uid: str
     node: Node
     devices: Sequence[AllocatedDevice[ConfigT]]
     raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
@@ -292,6 +283,3 @@ class Claim(Generic[ConfigT]):
     journal: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
     configs: Sequence[ClaimConfig] = ()
-
-    def __str__(self) -> str:
-        return f"claim {self.namespace}/{self.name} ({self.uid})"

@@ -45,7 +45,7 @@ class CelRule:
 
     rule: a CEL expression that is true of the configuration `self`. Its fields have the names of a claim and their
         defaults; one that is absent or null and has no default is not there: `has(self.size)` is false.
-    message: what a user is told if it is false.
+    message: what a user reads if it is false.
     """
 
     rule: str
@@ -101,7 +101,7 @@ class OpaqueConfig(BaseModel):
 def config_class(configs: Sequence[type[OpaqueConfig]], parameters: Mapping[str, Any]) -> type[OpaqueConfig] | None:
     """Return the one of `configs` that has the apiVersion and kind of the parameters; None if there is none."""
     given = parameters.get("apiVersion"), parameters.get("kind")
-    return next((each for each in configs if (each.api_version, each.kind) == given), None)
+    return next((config for config in configs if (config.api_version, config.kind) == given), None)
 
 
 def wrong_fields(config: type[OpaqueConfig], parameters: dict[str, Any]) -> list[tuple[str, str]]:
@@ -129,7 +129,7 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
 
     It contains what pydantic knows: field names, types, limits and defaults. Checks in code of a class are missing.
     """
-    models: list[tuple[type[BaseModel], Literal["validation"]]] = [(each, "validation") for each in configs]
+    models: list[tuple[type[BaseModel], Literal["validation"]]] = [(config, "validation") for config in configs]
     references, together = models_json_schema(models, schema_generator=_SchemaWithDefaults)
     definitions = together.get("$defs", {})
     kinds = []
@@ -161,7 +161,7 @@ def wrong_defaults(config: type[OpaqueConfig]) -> Iterator[str]:
     converter or a default factory are not checked.
     """
     for name, field in config.model_fields.items():
-        converts = any(isinstance(each, _CONVERTERS) for each in field.metadata)
+        converts = any(isinstance(item, _CONVERTERS) for item in field.metadata)
         if field.is_required() or field.default_factory or converts:
             continue
         if problem := _default_problem(field):
@@ -220,9 +220,9 @@ def broken_rule(problem: ErrorDetails) -> str:
 def _known_fields(config: type[BaseModel], path: tuple[int | str, ...]) -> str:
     """List the fields of the object at `path`. Keys and indexes in the path do not change the class."""
     for part in path:
-        field = next((each for name, each in config.model_fields.items() if part == (each.alias or name)), None)
+        field = next((info for name, info in config.model_fields.items() if part == (info.alias or name)), None)
         config = next(_classes(field.annotation), config) if field else config
-    fields = ", ".join(each.alias or name for name, each in config.model_fields.items())
+    fields = ", ".join(info.alias or name for name, info in config.model_fields.items())
     return f"known: {fields}" if fields else "there are none"
 
 

@@ -31,7 +31,7 @@ class ContainerResources:
     hugepage_limits: Mapping[str, int] = field(default_factory=dict)
 
     def changed(self, to: ContainerResources) -> ContainerResources:
-        """These resources with the values of `to` where it has some."""
+        """Return these resources with the values of `to` where it has some."""
         return ContainerResources(
             self.cpus if to.cpus is None else to.cpus,
             self.mems if to.mems is None else to.mems,
@@ -40,7 +40,7 @@ class ContainerResources:
         )
 
     def different(self, wanted: ContainerResources) -> ContainerResources | None:
-        """The values of `wanted` that differ from these; None if none does."""
+        """Return the values of `wanted` that differ from these; None if none does."""
         mine = self.hugepage_limits
         cpus = None if wanted.cpus == self.cpus else wanted.cpus
         mems = None if wanted.mems == self.mems else wanted.mems

@@ -157,9 +157,9 @@ class ContainerEdits:
 
 
 def _unique(left: Sequence[_T], right: Sequence[_T]) -> tuple[_T, ...]:
-    """All of both in their order; of equal ones the first. Mounts need not be hashable: options may be a list."""
-    found: list[_T] = []
-    for each in (*left, *right):
-        if each not in found:
-            found.append(each)
-    return tuple(found)
+    """Return all of both, of equal ones the first. Mounts need not be hashable: options may be a list."""
+    distinct: list[_T] = []
+    for item in (*left, *right):
+        if item not in distinct:
+            distinct.append(item)
+    return tuple(distinct)

@@ -107,7 +107,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        """In models and files a quantity is its text."""
+        """Read and write a quantity as text in models and files."""
         from pydantic_core import core_schema  # noqa: PLC0415 (only where a model has a quantity)
 
         text = core_schema.plain_serializer_function_ser_schema(str)
@@ -126,7 +126,7 @@ def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> 
 
 
 def _is_kept(text: str) -> bool:
-    """Tell whether the Go type writes a text as it was read, with its sign, zeros in front, `E` and a point.
+    """Return whether the Go type writes a text as it was read, with its sign, zeros in front, `E` and a point.
 
     It does so if the digits are few, begin and end like those of the canonical form, and the last one has an exponent
     that is a multiple of 3.

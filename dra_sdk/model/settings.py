@@ -98,7 +98,7 @@ class Seconds:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a list that is separated by commas, without spaces around them and without empty ones."""
+    """Return the words of a list that is separated by commas, without spaces around them and without empty ones."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -188,7 +188,7 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, file: SettingsFile | None = None) -> Self:
-        """The settings from the environment, by default that of the process, and from the section of a file.
+        """Read the settings from the environment, by default that of the process, and from the section of a file.
 
         Raises SettingsError with every variable and key that is unknown or has an unusable value. Variables that
         Kubernetes sets for a Service are ignored: one that is named like the driver would keep it from starting.
@@ -199,7 +199,7 @@ class DriverSettings(BaseModel):
         try:
             settings = cls.model_validate({name: text for name, (_, text) in given.items()})
         except ValidationError as error:
-            problems += [cls._sentence(each, given) for each in error.errors(include_url=False)]
+            problems += [cls._sentence(detail, given) for detail in error.errors(include_url=False)]
         else:
             if not problems:
                 return settings
@@ -207,24 +207,24 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def documentation(cls) -> list[SettingDocs]:
-        """Every setting, in the order of the class."""
+        """Return every setting, in the order of the class."""
         return [
             SettingDocs(
                 cls._variable(name),
                 to_camel(name),
-                _accepted(each.annotation, each.metadata),
-                None if each.is_required() else _as_text(each.get_default(call_default_factory=True)),
-                each.description or "",
+                _accepted(info.annotation, info.metadata),
+                None if info.is_required() else _as_text(info.get_default(call_default_factory=True)),
+                info.description or "",
             )
-            for name, each in cls.model_fields.items()
+            for name, info in cls.model_fields.items()
         ]
 
     @classmethod
     def markdown(cls) -> str:
-        """The table of all settings, for a README."""
+        """Return the table of all settings, for a README."""
         rows = [
-            (f"`{each.variable}`", f"`{each.key}`", each.accepts, _default_cell(each.default), each.description)
-            for each in cls.documentation()
+            (f"`{docs.variable}`", f"`{docs.key}`", docs.accepts, _default_cell(docs.default), docs.description)
+            for docs in cls.documentation()
         ]
         lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
         head = ["| variable | in a file | value | default | meaning |", "|---|---|---|---|---|"]
@@ -232,20 +232,20 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def _variable(cls, name: str) -> str:
-        """The environment variable of a field."""
+        """Return the environment variable of a field."""
         return f"{cls.prefix}{name.upper()}"
 
     @classmethod
     def _given(cls, environment: Mapping[str, str], file: SettingsFile) -> dict[str, tuple[str, str]]:
-        """Where each field is set, and to which text."""
-        found = {}
+        """Return where each field is set, and to which text."""
+        given = {}
         for name in cls.model_fields:
             variable, key = cls._variable(name), to_camel(name)
             if text := environment.get(variable):
-                found[name] = (f"environment variable {variable}", text)
+                given[name] = (f"environment variable {variable}", text)
             elif text := file.values.get(key):
-                found[name] = (f"setting {SECTION}.{key} of settings file {file.path}", text)
-        return found
+                given[name] = (f"setting {SECTION}.{key} of settings file {file.path}", text)
+        return given
 
     @classmethod
     def _unknown(cls, environment: Mapping[str, str], file: SettingsFile) -> Iterator[str]:
@@ -264,7 +264,7 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def _sentence(cls, problem: ErrorDetails, given: Mapping[str, tuple[str, str]]) -> str:
-        """What is wrong with a setting. A problem without a path comes from a check of several settings."""
+        """Return what is wrong with a setting. A problem without a path comes from a check of several settings."""
         rule = _RULES.get(problem["type"]) or broken_rule(problem)
         if not problem["loc"]:
             return f"settings {cls.prefix}…: {rule}"
@@ -283,8 +283,8 @@ def _is_of_service(variable: str) -> bool:
 
 
 def _meant(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """The known word that is most like this one; the prefix, which all have, makes none alike."""
-    choice = closest(word.removeprefix(prefix), [each.removeprefix(prefix) for each in known])
+    """Return the known word that is most like this one; the prefix, which all have, makes none alike."""
+    choice = closest(word.removeprefix(prefix), [candidate.removeprefix(prefix) for candidate in known])
     return f"; known are {', '.join(known) or 'none'}" if choice is None else f"; did you mean {prefix}{choice}?"
 
 
@@ -292,29 +292,29 @@ def _meant(word: str, known: Sequence[str], prefix: str = "") -> str:
 
 
 def _accepted(annotation: Any, metadata: Iterable[Any]) -> str:
-    """What a user may write for a type; a class of a field may say so in its own attribute `accepts`."""
+    """Return what a user may write for a type; a class of a field may say so in its own attribute `accepts`."""
     arguments, limits = get_args(annotation), [*metadata]
-    if own := [each.accepts for each in limits if isinstance(each, Parsed | Seconds)]:
+    if own := [limit.accepts for limit in limits if isinstance(limit, Parsed | Seconds)]:
         return str(own[0])
     if get_origin(annotation) is Annotated:
         return _accepted(arguments[0], arguments[1:])
     if get_origin(annotation) is Literal:
         return " or ".join(map(str, arguments))
     if get_origin(annotation) in {Union, UnionType}:
-        return " or ".join(_accepted(each, limits) for each in arguments if each is not NoneType)
+        return " or ".join(_accepted(argument, limits) for argument in arguments if argument is not NoneType)
     accepts = _ACCEPTED.get(annotation) or str(getattr(annotation, "accepts", "text"))
     return ", ".join([accepts, *_limits(limits)])
 
 
 def _limits(metadata: Iterable[Any]) -> Iterator[str]:
-    for each in metadata:
+    for constraint in metadata:
         for name, words in _LIMITS.items():
-            if (limit := getattr(each, name, None)) is not None:
+            if (limit := getattr(constraint, name, None)) is not None:
                 yield f"{words} {limit:g}" if isinstance(limit, float) else f"{words} {limit}"
 
 
 def _as_text(value: Any) -> str:
-    """A value as a user would write it."""
+    """Return a value as a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

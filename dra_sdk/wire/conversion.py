@@ -35,7 +35,7 @@ _WAY_OUT: Final = {
 
 
 def older_version(obj: Any) -> str:
-    """The version of an object that is read as v1, such as `resource.k8s.io/v1beta1`; empty for all others."""
+    """Return the version of an object that is read as v1, such as `resource.k8s.io/v1beta1`; else empty text."""
     if not isinstance(obj, dict) or str(obj.get("kind")) not in KINDS or obj["kind"] == _RULE:
         return ""
     version = str(obj.get("apiVersion") or "")
@@ -43,7 +43,7 @@ def older_version(obj: Any) -> str:
 
 
 def to_v1(obj: Any) -> Any:
-    """The object as one of v1. An object of v1, of another group or of a version that is not read is not changed."""
+    """Return the object as one of v1; unchanged if it is of v1, of another group or of a version that is not read."""
     version = older_version(obj)
     if not version:
         return obj
@@ -54,7 +54,7 @@ def to_v1(obj: Any) -> Any:
 
 
 def version_problem(obj: Any) -> Problem | None:
-    """Why an object of an alpha version is not read, and what to do; None for all others."""
+    """Return why an object of an alpha version is not read, and what to do; None for all others."""
     version = str(obj.get("apiVersion") or "") if isinstance(obj, dict) else ""
     if version not in _WAY_OUT or obj.get("kind") == _RULE:
         return None
@@ -62,17 +62,17 @@ def version_problem(obj: Any) -> Problem | None:
 
 
 def original_path(version: str, path: Sequence[str | int]) -> list[str | int]:
-    """The path of a field of v1 in the object of an older version, for the line in its file."""
+    """Return the path of a field of v1 in the object of an older version, for the line in its file."""
     if version != _BETA1:
         return list(path)
-    found: list[str | int] = []
+    original: list[str | int] = []
     for part in path:
-        if part == "exactly" and found[-2:-1] == ["requests"]:
+        if part == "exactly" and original[-2:-1] == ["requests"]:
             continue
-        if found[-2:-1] == ["devices"] and isinstance(found[-1], int) and part != "name":
-            found.append("basic")
-        found.append(part)
-    return found
+        if original[-2:-1] == ["devices"] and isinstance(original[-1], int) and part != "name":
+            original.append("basic")
+        original.append(part)
+    return original
 
 
 def _spec(kind: str, spec: JSON) -> JSON:
@@ -80,9 +80,9 @@ def _spec(kind: str, spec: JSON) -> JSON:
         return {**spec, "spec": _spec("ResourceClaim", spec["spec"])} if isinstance(spec.get("spec"), dict) else spec
     devices = spec.get("devices")
     if kind == "ResourceSlice" and isinstance(devices, list):
-        return {**spec, "devices": [_device(each) for each in devices]}
+        return {**spec, "devices": [_device(device) for device in devices]}
     if kind == "ResourceClaim" and isinstance(devices, dict) and isinstance(devices.get("requests"), list):
-        return {**spec, "devices": {**devices, "requests": [_request(each) for each in devices["requests"]]}}
+        return {**spec, "devices": {**devices, "requests": [_request(request) for request in devices["requests"]]}}
     return spec
 
 

@@ -142,11 +142,11 @@ def _documents(text: str) -> Iterator[Document]:
         raise _BadTextError(f"{_place(text, strange.start())}: control character {strange[0]!a} is not allowed")
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            found = _json(text)
+            document = _json(text)
         except RecursionError as error:
             raise _BadTextError(f"nested too deeply: {MAX_DEPTH} levels are allowed") from error
-        if found is not None:
-            yield found
+        if document is not None:
+            yield document
             return
         text = text.replace("\t", " ")  # YAML allows no tabs between values, JSON does
     file = _File(text)
@@ -160,8 +160,8 @@ def _json(text: str) -> Document | None:
         value = json.loads(text, **json_hooks())
     except BadTokenError as error:
         token, reason = error.args
-        found = (match.start() for match in _TOKEN.finditer(text) if match[0] == token)
-        raise _BadTextError(f"{_place(text, next(found))}: {reason}") from error
+        places = (match.start() for match in _TOKEN.finditer(text) if match[0] == token)
+        raise _BadTextError(f"{_place(text, next(places))}: {reason}") from error
     except ValueError:
         return None
     if is_deep(value):
@@ -191,10 +191,10 @@ def json_hooks() -> dict[str, Any]:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError(pairs)
-    return found
+    return entries
 
 
 def _no_constant(name: str) -> float:
@@ -215,10 +215,10 @@ def _integer(text: str) -> int:
 
 
 def is_deep(value: Any, depth: int = 0) -> bool:
-    """Whether a value is nested more deeply than allowed."""
+    """Return whether a value is nested more deeply than allowed."""
     if isinstance(value, (dict, list)):
         items = value.values() if isinstance(value, dict) else value
-        return depth >= MAX_DEPTH or any(is_deep(each, depth + 1) for each in items)
+        return depth >= MAX_DEPTH or any(is_deep(item, depth + 1) for item in items)
     return False
 
 

@@ -140,7 +140,7 @@ class ServerProfile:
         return ("NoExecute", "NoSchedule", "None") if self.minor > OLDEST else ("NoExecute", "NoSchedule")
 
     def enabled(self, *gates: str) -> bool:
-        """Whether all these gates are on."""
+        """Return whether all these gates are on."""
         return self.gates.issuperset(gates)
 
     @property

@@ -18,7 +18,7 @@ _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 @dataclass(frozen=True)
-class Requirement:
+class SelectorTerm:
     """One term of a selector.
 
     key: the label or the field path.
@@ -31,17 +31,17 @@ class Requirement:
     negated: bool
 
     def accepts(self, value: str | None) -> bool:
-        """Whether an object with this value matches; None if it has no such label."""
+        """Return whether an object with this value matches; None if it has no such label."""
         present = value is not None if self.values is None else value in self.values
         return present is not self.negated
 
 
-LabelSelector = tuple[Requirement, ...]
+LabelSelector = tuple[SelectorTerm, ...]
 """All of them must match."""
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a selector; a comma within parentheses separates values."""
+    """Return the terms of a selector; a comma within parentheses separates values."""
     return [term for term in _COMMA.split(text) if term.strip()]
 
 
@@ -51,17 +51,17 @@ def parse_labels(text: str) -> LabelSelector:
 
 
 def labels_match(selector: LabelSelector, labels: Mapping[str, str] | None) -> bool:
-    """Whether labels match all terms."""
-    found = labels or {}
-    return all(term.accepts(found.get(term.key)) for term in selector)
+    """Return whether labels match all terms."""
+    given = labels or {}
+    return all(term.accepts(given.get(term.key)) for term in selector)
 
 
-def _label_term(term: str) -> Requirement:
-    if found := _SET.match(term):
-        values = frozenset(value.strip() for value in found["values"].split(","))
-        return Requirement(found["key"], values, found["op"] == "notin")
-    if found := COMPARISON.match(term):
-        return Requirement(found["key"], frozenset({found["value"]}), found["op"] == "!=")
-    if found := _EXISTS.match(term):
-        return Requirement(found["key"], None, bool(found["not"]))
+def _label_term(term: str) -> SelectorTerm:
+    if match := _SET.match(term):
+        values = frozenset(value.strip() for value in match["values"].split(","))
+        return SelectorTerm(match["key"], values, match["op"] == "notin")
+    if match := COMPARISON.match(term):
+        return SelectorTerm(match["key"], frozenset({match["value"]}), match["op"] == "!=")
+    if match := _EXISTS.match(term):
+        return SelectorTerm(match["key"], None, bool(match["not"]))
     raise ValueError(f"unable to parse requirement: {term.strip()!r} is not a label selector")

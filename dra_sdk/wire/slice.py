@@ -34,31 +34,23 @@ _INT64_LIMIT: Final = 2**63
 _SHOWN: Final = 100  # characters of a value of the wrong type in a message
 
 
-class _Problems(list[str]):
-    """The problems of one object. Each begins with the field."""
-
-    def raise_for(self, subject: str) -> None:
-        """Raise InvalidObjectError if there are any."""
-        if self:
-            raise InvalidObjectError(subject, list(self))
-
-
 def device_json(device: Device, driver: str) -> JSON:
     """Return the entry of a device in `spec.devices`. InvalidObjectError names the device and the field.
 
     Attribute names lose the domain if it is the driver's own, as the API recommends. Capacity names do not change,
     because `capacity.requests` of a claim must spell them exactly as the slice does.
     """
-    problems = _Problems()
+    problems: list[str] = []
     try:
         fields = _fields(device, driver, problems)
     except (AttributeError, TypeError):
-        problems += list(_wrong_types(device))
+        problems += _wrong_types(device)
         if not problems:
             raise
         fields = {}
     selection = node_selection_json(device.node, problems) if device.node else {}
-    problems.raise_for(f"device {device.name}")
+    if problems:
+        raise InvalidObjectError(f"device {device.name}", problems)
     return {"name": str(device.name), **{key: value for key, value in fields.items() if value}, **selection}
 
 
@@ -69,8 +61,8 @@ def _fields(device: Device, driver: str, problems: list[str]) -> JSON:
             for key, value in _without_domain(device.attributes, driver, problems).items()
         },
         "capacity": {str(key): _capacity(value, f"capacity {key}", problems) for key, value in device.capacity.items()},
-        "consumesCounters": [_consumption(each, problems) for each in device.consumes],
-        "taints": [_taint(each, problems) for each in device.taints],
+        "consumesCounters": [_consumption(consumption, problems) for consumption in device.consumes],
+        "taints": [_taint(taint, problems) for taint in device.taints],
         "bindsToNode": device.binds_to_node,
         "bindingConditions": _conditions(device.binding_conditions, "binding_conditions", problems),
         "bindingFailureConditions": _conditions(
@@ -102,7 +94,7 @@ def _wrong_types(device: Device) -> Iterator[str]:
         if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(x, kind) for x in value):
             yield f"{name} must be a list of {kind.__name__}, is {_short(value)}"
         elif kind is CounterConsumption:
-            bad = (each for each in value if not isinstance(each.counters, Mapping))
+            bad = (consumption for consumption in value if not isinstance(consumption.counters, Mapping))
             yield from (f"consumes {x.counter_set}: counters must be a mapping, is {_short(x.counters)}" for x in bad)
 
 
@@ -113,13 +105,13 @@ def _short(value: object) -> str:
 
 def counter_set_json(counter_set: CounterSet) -> JSON:
     """Return the entry of a set in `spec.sharedCounters`. InvalidObjectError names the set and the counter."""
-    problems = _Problems()
-    given: object = counter_set.counters
+    subject, given = f"counter set {counter_set.name}", counter_set.counters
     if not isinstance(given, Mapping):
-        problems.append(f"counters must be a mapping, is {_short(given)}")
-        problems.raise_for(f"counter set {counter_set.name}")
-    counters = _counters(counter_set.counters, "counter", problems)
-    problems.raise_for(f"counter set {counter_set.name}")
+        raise InvalidObjectError(subject, [f"counters must be a mapping, is {_short(given)}"])
+    problems: list[str] = []
+    counters = _counters(given, "counter", problems)
+    if problems:
+        raise InvalidObjectError(subject, problems)
     return {"name": str(counter_set.name), "counters": counters}
 
 
@@ -138,24 +130,24 @@ def node_selection_json(node: NodeSelection, problems: list[str]) -> JSON:
 
 
 def is_complex(device: JSON) -> bool:
-    """Whether a slice with this device may hold 64 devices only: taints, consumed counters or list attributes."""
+    """Return whether a slice with this device may hold 64 devices only: taints, consumed counters, list attributes."""
     attributes = device.get("attributes", {}).values()
     return bool(device.get("taints") or device.get("consumesCounters") or any(map(is_list, attributes)))
 
 
 def is_list(attribute: JSON) -> bool:
-    """Whether an attribute has a list of values (KEP-5491)."""
+    """Return whether an attribute has a list of values (KEP-5491)."""
     return not _LISTS.isdisjoint(attribute)
 
 
 def _without_domain(attributes: Mapping[str, Any], driver: str, problems: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for key, value in attributes.items():
         short = str(key).removeprefix(f"{driver}/")
-        if short in found:
+        if short in renamed:
             problems.append(f"attribute {short}: is given twice, with and without the driver's domain")
-        found[short] = value
-    return found
+        renamed[short] = value
+    return renamed
 
 
 def _attribute(value: object, where: str, problems: list[str]) -> JSON:
@@ -199,23 +191,23 @@ def _fits(value: object) -> bool:
 def _capacity(capacity: Capacity | Amount, where: str, problems: list[str]) -> JSON:
     if not isinstance(capacity, Capacity):
         return _field("value", _amount(capacity, where, problems))
-    found: JSON = {"value": _amount(capacity.value, where, problems)}
+    fields: JSON = {"value": _amount(capacity.value, where, problems)}
     if capacity.policy is not None:
-        found["requestPolicy"] = _policy(capacity.policy, f"{where}: policy", problems)
-    return found
+        fields["requestPolicy"] = _policy(capacity.policy, f"{where}: policy", problems)
+    return fields
 
 
 def _policy(policy: RequestPolicy, where: str, problems: list[str]) -> JSON:
-    found: JSON = {"default": _amount(policy.default, f"{where}.default", problems)}
+    fields: JSON = {"default": _amount(policy.default, f"{where}.default", problems)}
     if policy.valid_values:
-        found["validValues"] = [_amount(each, f"{where}.valid_values", problems) for each in policy.valid_values]
+        fields["validValues"] = [_amount(amount, f"{where}.valid_values", problems) for amount in policy.valid_values]
     limits = {"min": policy.min, "max": policy.max, "step": policy.step}
     given = {key: _amount(limit, f"{where}.{key}", problems) for key, limit in limits.items() if limit is not None}
     if given:
-        found["validRange"] = given
+        fields["validRange"] = given
     if policy.valid_values and given:
         problems.append(f"{where}: either valid_values or min, max and step, not both")
-    return found
+    return fields
 
 
 def _consumption(consumption: CounterConsumption, problems: list[str]) -> JSON:
@@ -228,19 +220,19 @@ def _counters(counters: Mapping[str, Amount], where: str, problems: list[str]) -
 
 
 def _mapping(mapping: NodeAllocatable, where: str, problems: list[str]) -> JSON:
-    found: JSON = {}
+    fields: JSON = {}
     if mapping.capacity_key is not None:
-        found["capacityKey"] = str(mapping.capacity_key)
-    return {**found, "allocationMultiplier": _amount(mapping.multiplier, f"{where}.multiplier", problems)}
+        fields["capacityKey"] = str(mapping.capacity_key)
+    return {**fields, "allocationMultiplier": _amount(mapping.multiplier, f"{where}.multiplier", problems)}
 
 
 def _taint(taint: DeviceTaint, problems: list[str]) -> JSON:
-    found: JSON = {"key": str(taint.key), "effect": str(taint.effect)}
+    fields: JSON = {"key": str(taint.key), "effect": str(taint.effect)}
     if taint.value:
-        found["value"] = str(taint.value)
+        fields["value"] = str(taint.value)
     if taint.time_added is not None:
-        found["timeAdded"] = _time(taint.time_added, f"taint {taint.key}: time_added", problems)
-    return found
+        fields["timeAdded"] = _time(taint.time_added, f"taint {taint.key}: time_added", problems)
+    return fields
 
 
 def _time(moment: datetime, where: str, problems: list[str]) -> str:

@@ -52,24 +52,18 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def values(text: str, parser: Any = PARSER) -> Iterator[Any]:
-    """Yield the value of each document. yaml.MarkedYAMLError has line and column of what cannot be read."""
-    builder = _Builder()
-    for event in yaml.parse(text, Loader=parser):
-        if builder.take(event):
-            yield builder.root.value
-            builder = _Builder(known=builder.known)
-
-
 class AnchorError(Exception):
     """Text has an anchor or a reference, so its parts cannot be read one by one."""
 
 
-def plain_values(text: str) -> Iterator[Any]:
-    """As `values`, for a part of a text; AnchorError if it has anchors or references."""
+def values(text: str, parser: Any = PARSER, *, anchors: bool = True) -> Iterator[Any]:
+    """Yield the value of each document. yaml.MarkedYAMLError has line and column of what cannot be read.
+
+    anchors: False for a part of a text; AnchorError if it has anchors or references.
+    """
     builder = _Builder()
-    for event in yaml.parse(text, Loader=PARSER):
-        if getattr(event, "anchor", None) is not None:
+    for event in yaml.parse(text, Loader=parser):
+        if not anchors and getattr(event, "anchor", None) is not None:
             raise AnchorError
         if builder.take(event):
             yield builder.root.value
@@ -166,15 +160,15 @@ class _Builder:
         frame = self.stack.pop()
         value = frame.value
         if frame.merged:
-            value = {key: item for each in (*reversed(frame.merged), value) for key, item in each.items()}
+            value = {key: item for mapping in (*reversed(frame.merged), value) for key, item in mapping.items()}
         if frame.anchor is not None:
             self.anchors[frame.anchor] = (value, self.count - frame.start + 1)
         self._put(value, event)
 
-    def _anchor(self, event: Any, found: tuple[Any, int]) -> None:
+    def _anchor(self, event: Any, entry: tuple[Any, int]) -> None:
         if event.anchor in self.anchors:
             raise problem(f"anchor {event.anchor!r} is given twice", event)
-        self.anchors[event.anchor] = found
+        self.anchors[event.anchor] = entry
 
     def _alias(self, event: Any) -> Any:
         value, size = self.anchors.get(event.anchor, (_OPEN, -1))
@@ -238,8 +232,8 @@ def _number(text: str) -> int | float | str:
         return text
     if match := _INT.fullmatch(plain):
         sign, *digits = match.groups()
-        found = next(int(part, base) for part, base in zip(digits, _BASES, strict=True) if part is not None)
-        number = -found if sign == "-" else found
+        whole = next(int(part, base) for part, base in zip(digits, _BASES, strict=True) if part is not None)
+        number = -whole if sign == "-" else whole
         if -(2**63) <= number < (2**63 if sign else 2**64):
             return number
     if _FLOAT.fullmatch(plain):
@@ -278,7 +272,7 @@ def _key(key: Any, known: dict[str, Any], event: yaml.Event) -> Any:
 
 def _merged(value: Any, event: yaml.Event) -> list[dict[str, Any]]:
     """Return the mappings that `<<` brings in. The first one with a key wins."""
-    found = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, dict) for each in found):
+    mappings = value if isinstance(value, list) else [value]
+    if not all(isinstance(mapping, dict) for mapping in mappings):
         raise problem("<< needs a mapping or a list of mappings", event)
-    return found
+    return mappings

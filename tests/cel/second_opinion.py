@@ -61,10 +61,10 @@ def their_answer(environment: celpy.Environment, expression: str) -> bool | str:
     """Return what cel-python says about the device."""
     device = celpy.json_to_cel({"driver": DRIVER, "attributes": {DRIVER: ATTRIBUTES}})
     try:
-        found = environment.program(environment.compile(expression)).evaluate({"device": device})
+        verdict = environment.program(environment.compile(expression)).evaluate({"device": device})
     except (CELEvalError, IndexError):  # an error in `exists` within an error ends in an IndexError
         return NO_ANSWER
-    return bool(found) if isinstance(found, celpy.celtypes.BoolType | bool) else NO_ANSWER
+    return bool(verdict) if isinstance(verdict, celpy.celtypes.BoolType | bool) else NO_ANSWER
 
 
 def we_parse(expression: str) -> bool:

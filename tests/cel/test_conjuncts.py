@@ -12,13 +12,13 @@ from dra_sdk.model.quantity import Quantity
 
 TABLE = json.loads(Path(__file__).with_name("observed.json").read_text())
 VIEW = cel.DeviceView.from_json(TABLE["device"], TABLE["device"]["driver"])
-RUNNING = [each["expression"] for each in TABLE["cases"] if "compileError" not in each]
+RUNNING = [case["expression"] for case in TABLE["cases"] if "compileError" not in case]
 OWN = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
 
 
 def texts(expression: str) -> list[str]:
-    return [each.text for each in conjuncts(expression)]
+    return [conjunct.text for conjunct in conjuncts(expression)]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def holds(expression: str) -> bool | None:
 
 
 def together(expression: str) -> bool | None:
-    found = [conjunct.holds(VIEW) for conjunct in conjuncts(expression)]
-    return False if False in found else None if None in found else True
+    held = [conjunct.holds(VIEW) for conjunct in conjuncts(expression)]
+    return False if False in held else None if None in held else True
 
 
 def test_conjuncts_together_say_what_the_expression_says():
@@ -73,13 +73,13 @@ def test_conjuncts_together_say_what_the_expression_says():
 
 def test_explanation(view: cel.DeviceView):
     expression = f'{OWN}.healthy && {OWN}.model == "H100" && {OWN}.serial == "x"'
-    healthy, model, serial = (each.explain(view) for each in conjuncts(expression))
+    healthy, model, serial = (conjunct.explain(view) for conjunct in conjuncts(expression))
     assert healthy.holds is True
     assert (model.holds, model.problem) == (False, "")
-    assert [str(each) for each in model.fields] == ['model is "A100 PCIe"']
+    assert [str(value) for value in model.fields] == ['model is "A100 PCIe"']
     assert serial.holds is None
     assert serial.problem == "no such key: serial"
-    assert [str(each) for each in serial.fields] == ["serial is missing"]
+    assert [str(value) for value in serial.fields] == ["serial is missing"]
     assert expression[serial.column - 1 :] == '.serial == "x"', "points at what is not there"
 
 
@@ -104,7 +104,7 @@ def test_what_compiles_only_as_a_whole_is_one_conjunct():
     scalars = cel.Features(list_type_attributes=False)
     mixed = "(true ? dyn(1 == 1) : dyn(2)) && true"
     assert len(conjuncts(mixed)) == 2
-    assert [each.text for each in conjuncts(mixed, scalars)] == [mixed]
+    assert [conjunct.text for conjunct in conjuncts(mixed, scalars)] == [mixed]
 
 
 def test_a_wrong_expression_is_refused():

@@ -140,9 +140,9 @@ def test_one_selector_in_many_threads(view: cel.DeviceView):
     selector = cel.compile("cel.bind(n, device.attributes['gpu.example.com'].ports, n.map(x, x * 2).sum() == 12)")
     wanted = selector.evaluate(view)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: selector.evaluate(view), range(400)))
+        evaluations = list(pool.map(lambda _: selector.evaluate(view), range(400)))
     assert wanted.match
-    assert set(found) == {wanted}
+    assert set(evaluations) == {wanted}
 
 
 def run(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -187,7 +187,7 @@ def test_without_its_library_only_patterns_are_refused_with_the_line_to_type():
     assert len(lines) == 4
 
 
-KNOB = types.Type(types.Kind.STRUCT, "Knob")
+KNOB = types.Type(types.TypeKind.STRUCT, "Knob")
 KNOBS = object_environment(
     "self", KNOB, Shape(0, {"turns": Shape(1), "text": Shape(20)}), {KNOB: {"turns": types.INT, "text": types.STRING}}
 )

@@ -40,13 +40,13 @@ def read(expression: str, view: cel.DeviceView) -> list[FieldValue]:
     ],
 )  # fmt: skip
 def test_what_is_read(expression: str, found: list[str], view: cel.DeviceView):
-    assert [str(each) for each in read(expression, view)] == found
+    assert [str(value) for value in read(expression, view)] == found
 
 
 def test_a_leading_dot_means_the_device_since_1_37(view: cel.DeviceView):
     expression = "[1].all(device, device == 1 && .device.driver == 'a')"
     (conjunct,) = conjuncts(expression, cel.Features(since_1_37=True))
-    assert [str(each) for each in conjunct.fields(view)] == ['driver is "gpu.example.com"']
+    assert [str(value) for value in conjunct.fields(view)] == ['driver is "gpu.example.com"']
 
 
 def test_a_value_under_another_name_is_hinted_at(view: cel.DeviceView):

@@ -8,7 +8,7 @@ from dra_sdk.cel.values import UInt
 
 
 def values(source: str) -> list[object]:
-    return [each.value for each in tokens(source)[:-1]]
+    return [token.value for token in tokens(source)[:-1]]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_one_token(source: str, value: object):
 
 
 def test_an_unsigned_number_has_a_type_of_its_own():
-    assert [type(each) for each in values("7u 0x7U")] == [UInt, UInt]
+    assert [type(value) for value in values("7u 0x7U")] == [UInt, UInt]
 
 
 def test_spaces_and_comments_are_nothing():
@@ -49,7 +49,7 @@ def test_spaces_and_comments_are_nothing():
 
 
 def test_places():
-    assert [(each.offset, each.end) for each in tokens("a  &&'b'")] == [(0, 1), (3, 5), (5, 8), (8, 8)]
+    assert [(token.offset, token.end) for token in tokens("a  &&'b'")] == [(0, 1), (3, 5), (5, 8), (8, 8)]
 
 
 @pytest.mark.parametrize("prefix", ["rb", "Rb", "rB"])

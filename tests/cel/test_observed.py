@@ -16,8 +16,8 @@ from dra_sdk import cel
 
 TABLE = json.loads(Path(__file__).with_name("observed.json").read_text())
 VIEW = cel.DeviceView.from_json(TABLE["device"], TABLE["device"]["driver"])
-CASES = [(each, cel.Features()) for each in TABLE["cases"]]
-CASES += [(each, cel.Features(since_1_37=True)) for each in TABLE["since_1_37"]]
+CASES = [(case, cel.Features()) for case in TABLE["cases"]]
+CASES += [(case, cel.Features(since_1_37=True)) for case in TABLE["since_1_37"]]
 
 
 def some(key: str) -> list[tuple[dict[str, Any], cel.Features]]:
@@ -40,9 +40,9 @@ def compile_error(case: dict[str, Any], features: cel.Features) -> object:
 
 def answer(case: dict[str, Any], features: cel.Features) -> object:
     selector = cel.compile(case["expression"], features)
-    found = selector.evaluate(VIEW)
-    wanted = (case["match"], case["maxCost"], case.get("cost", found.cost))
-    return (found.match, selector.max_cost, found.cost) != wanted and (found, selector.max_cost)
+    evaluation = selector.evaluate(VIEW)
+    wanted = (case["match"], case["maxCost"], case.get("cost", evaluation.cost))
+    return (evaluation.match, selector.max_cost, evaluation.cost) != wanted and (evaluation, selector.max_cost)
 
 
 def failure(case: dict[str, Any], features: cel.Features) -> object:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dra_sdk.cel import CelCompileError, DeviceView, compile  # noqa: A004
 from dra_sdk.cel.parser import MAX_DEPTH, parse
-from dra_sdk.cel.syntax import Call, Ident, ListNode, Literal, MapNode, Node, Select
+from dra_sdk.cel.syntax import CallNode, Expr, Ident, ListNode, Literal, MapNode, Select
 
 
-def shown(node: Node) -> str:
+def shown(node: Expr) -> str:
     """The tree with brackets around everything."""
     if isinstance(node, Literal):
         return repr(node.value)
@@ -19,11 +19,11 @@ def shown(node: Node) -> str:
         return node.name
     if isinstance(node, Select):
         return f"{shown(node.operand)}.{node.name}"
-    if isinstance(node, Call):
+    if isinstance(node, CallNode):
         args = ", ".join(map(shown, node.args))
         return f"{shown(node.target)}.{node.function}({args})" if node.target else f"{node.function}({args})"
     if isinstance(node, ListNode):
-        return f"[{', '.join(('?' * (i in node.optional)) + shown(each) for i, each in enumerate(node.items))}]"
+        return f"[{', '.join(('?' * (i in node.optional)) + shown(item) for i, item in enumerate(node.items))}]"
     assert isinstance(node, MapNode)
     return "{" + ", ".join(f"{shown(key)}: {shown(value)}" for key, value in node.entries) + "}"
 
@@ -163,4 +163,4 @@ def test_long_chains_of_logic_are_no_deep_nesting():
 @given(st.text(alphabet="ab1. ()[]{}?:!-+&|<>=,'\"\\\n", max_size=40))
 def test_any_text_is_an_expression_or_a_compile_error(text: str):
     with suppress(CelCompileError):
-        assert isinstance(parse(text), Node)
+        assert isinstance(parse(text), Expr)

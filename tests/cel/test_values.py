@@ -58,13 +58,13 @@ def test_fits_looks_at_the_first_item_of_a_list():
 
 def test_sizes():
     sized = ["é", b"\xc3\xa9", [1, 2], {"a": 1}, 7, ip_address("10.0.0.1"), Cidr(ip_address("::"), 65), Optional("ab")]
-    assert [size(each) for each in sized] == [1, 2, 2, 1, 1, 4, 9, 2]
+    assert [size(value) for value in sized] == [1, 2, 2, 1, 1, 4, 9, 2]
 
 
 def test_versions_are_ordered_as_semver_says():
     texts = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.0.1"]
-    versions = [Semver(each) for each in texts]
-    assert sorted(versions, key=lambda each: each) == versions
+    versions = [Semver(text) for text in texts]
+    assert sorted(versions, key=lambda version: version) == versions
     assert len(set(versions)) == len(texts)
 
 

@@ -50,8 +50,8 @@ def host(tmp_path):
 )
 def test_a_daemon_enters_its_cgroup_in_every_hierarchy_before_it_starts(host, tmp_path, mounts, hierarchies):
     command = Cgroup(host(mounts), "mps-7").enclose(Command(["sh", "-c", "cat $FILES > $OUT"]))
-    assert command.cgroups == [tmp_path / "sys/fs/cgroup" / each / "dra/mps-7" for each in hierarchies]
-    files, out = [each / "cgroup.procs" for each in command.cgroups], tmp_path / "out"
+    assert command.cgroups == [tmp_path / "sys/fs/cgroup" / hierarchy / "dra/mps-7" for hierarchy in hierarchies]
+    files, out = [cgroup / "cgroup.procs" for cgroup in command.cgroups], tmp_path / "out"
     log = tmp_path / "log"
     SystemEffects().start(replace(command, env={"FILES": " ".join(map(str, files)), "OUT": str(out)}), log)
     wait(lambda: out.exists() and out.read_text() == "0" * len(files))
@@ -84,7 +84,7 @@ def test_a_hierarchy_that_cannot_be_changed_is_left_out(host, tmp_path, caplog):
     node = host(VERSION_1)
     (tmp_path / "sys/fs/cgroup/cpuset/dra").touch()
     made = Cgroup(node, "mps-7").enclose(Command(["true"])).cgroups
-    assert [each.parent.parent.name for each in made] == ["unified", "systemd", "cpu,cpuacct"]
+    assert [directory.parent.parent.name for directory in made] == ["unified", "systemd", "cpu,cpuacct"]
     assert f"{tmp_path}/sys/fs/cgroup/cpuset/dra/mps-7: " in caplog.text
 
 

@@ -47,7 +47,7 @@ def test_cgroup_v2(host: Host, path: str, below: str) -> None:
     make(host, V2, *(f"{below}/{name}" for name in FILES_V2))
     assert ContainerCgroup(host, path).write(RESOURCES)
     directory = host.root / "sys/fs/cgroup" / below
-    assert {each.name: each.read_text() for each in directory.iterdir()} == FILES_V2
+    assert {file.name: file.read_text() for file in directory.iterdir()} == FILES_V2
 
 
 @pytest.mark.parametrize(("path", "below"), [(CGROUPFS, CGROUPFS[1:]), (SYSTEMD, SCOPE)])

@@ -159,7 +159,7 @@ def test_a_daemon_is_started_configured_and_ended(beacons):
     assert beacons.pid in beacons.node.effects.running_daemons()
     assert beacons.colors() == ["blue"]
     assert beacons.before == [spec.id]
-    assert [each.id for each in beacons.daemons.wanted()] == [spec.id]
+    assert [daemon.id for daemon in beacons.daemons.wanted()] == [spec.id]
     beacons.daemons.stop(spec.id)
     assert beacons.node.effects.running_daemons() == []
     assert list(beacons.daemons.ids()) == []
@@ -217,7 +217,7 @@ def test_after_a_failed_start_nothing_is_left(beacons, nth, after):
 def test_a_daemon_gets_a_cgroup_of_its_own_which_ends_with_it(beacons):
     beacons.node.file("/proc/1/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
     spec = beacons.started()
-    (command,) = [each for each in beacons.node.effects.commands if "run" in each.argv]
+    (command,) = [command for command in beacons.node.effects.commands if "run" in command.argv]
     cgroup = beacons.node.path(f"/sys/fs/cgroup/dra/{MARKER.lower()}-{spec.id}")
     assert command.cgroups == [cgroup]
     assert cgroup.is_dir()

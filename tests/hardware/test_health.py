@@ -72,11 +72,11 @@ def test_a_problem_counts_until_a_reading_without_it_unless_it_settles() -> None
 
 def counted(readings: str) -> str:
     """Whether a problem that settles in 3 s counts after each reading; there is one a second, x has the problem."""
-    history, found = FaultHistory[Bits](3), ""
+    history, text = FaultHistory[Bits](3), ""
     for now, reading in enumerate(readings):
         history.observe(Bits(1), ["hot"] if reading == "x" else [], now)
-        found += "x" if list(history.faults(Bits(1))) else "."
-    return found
+        text += "x" if list(history.faults(Bits(1))) else "."
+    return text
 
 
 def test_a_problem_settles_and_ends_only_after_it_has_lasted() -> None:
@@ -99,7 +99,7 @@ class Node:
     def after(self, seconds: float) -> dict[str, str]:
         """What is reported so many seconds later: the status of each device, with its message."""
         self.now += seconds
-        texts = {each.device: f"{each.status.name} {each.message}".strip() for each in self.health.report()}
+        texts = {health.device: f"{health.status.name} {health.message}".strip() for health in self.health.report()}
         return {"all": texts["card"]} if len(set(texts.values())) == 1 else texts
 
 

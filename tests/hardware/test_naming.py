@@ -22,9 +22,9 @@ UUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     ],
 )
 def test_a_name_shows_kind_and_id_before_the_hash(id_: str, name: str) -> None:
-    found = device_name("uart", id_)
-    assert found.startswith(name)
-    assert len(found) == len(name) + 10
+    shown = device_name("uart", id_)
+    assert shown.startswith(name)
+    assert len(shown) == len(name) + 10
 
 
 def test_names_stay_the_same_in_every_release() -> None:
@@ -44,9 +44,9 @@ def test_ids_that_look_alike_have_different_names() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_fits_into_an_attribute_and_short_ones_stay(text: str) -> None:
-    found = attribute_text(text)
-    assert len(found.encode()) <= 64
-    assert (found == text) == (len(text.encode()) <= 64)
+    value = attribute_text(text)
+    assert len(value.encode()) <= 64
+    assert (value == text) == (len(text.encode()) <= 64)
 
 
 def test_long_texts_with_the_same_beginning_differ() -> None:

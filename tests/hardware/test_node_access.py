@@ -121,9 +121,9 @@ def test_running_processes_are_listed_the_oldest_first(tmp_path, monkeypatch):
     pids = [system.start(Command(["sleep", "60"], env=env), tmp_path / "log") for _ in range(3)]
     times = {pids[0]: 30, pids[1]: None, pids[2]: 20}  # the second one has just ended
     monkeypatch.setattr(system, "started", times.get)
-    found = system.running(f"DRA_GPU_TEST_MARK={tmp_path}")
+    matching = system.running(f"DRA_GPU_TEST_MARK={tmp_path}")
     system.kill(pids, force=True)
-    assert found == [pids[2], pids[0]]
+    assert matching == [pids[2], pids[0]]
 
 
 class Recorded(SystemEffects):
@@ -158,14 +158,14 @@ def test_a_program_gets_the_time_that_is_left_of_the_call(tmp_path):
         node.run(Command(["x"], timeout=7))
         now[0] += 8
     node.run(Command(["x"]))  # the call has ended: a program that undoes something still gets a second
-    assert [each.timeout for each in effects.commands] == [7, 2, 1]
+    assert [command.timeout for command in effects.commands] == [7, 2, 1]
 
 
 def test_a_program_of_the_host_runs_in_the_root_of_the_host(tmp_path):
     effects = Recorded()
     for root in (Path("/"), tmp_path):
         NodeAccess(root, effects).run_on_host("modprobe", "vfio-pci")
-    assert [each.argv for each in effects.commands] == [
+    assert [command.argv for command in effects.commands] == [
         ("modprobe", "vfio-pci"),
         ["chroot", str(tmp_path), "modprobe", "vfio-pci"],
     ]
@@ -212,14 +212,16 @@ def test_a_write_in_a_child_process(tmp_path):
 def test_a_write_from_which_the_kernel_does_not_return_ends_with_its_time(fifo):
     with pytest.raises(WriteError, match=f"cannot write 'x' to {fifo}: the kernel did not return within 0 s"):
         SystemEffects().write(fifo, "x\n", 0.3)
-    assert [each for each in SystemEffects().pending() if each.path == fifo] == [], "a process that was killed is gone"
+    assert [write for write in SystemEffects().pending() if write.path == fifo] == [], (
+        "a process that was killed is no more"
+    )
 
 
 def test_a_child_that_cannot_be_killed_is_remembered_until_it_returns(fifo, unkillable, caplog):
     system = SystemEffects()
     with pytest.raises(WriteError, match="the kernel did not return within 0 s"):
         system.write(fifo, "x\n", 0.3)
-    (pending,) = [each for each in system.pending() if each.path == fifo]
+    (pending,) = [write for write in system.pending() if write.path == fifo]
     assert (pending.text, pending.pid) == ("x\n", unkillable[0])
     assert f"the kernel does not return: process {pending.pid} has been writing 'x' to {fifo} for " in caplog.text
     with pytest.raises(WriteError, match=f"cannot write 'x' to {fifo}: process {pending.pid} has been writing 'x' to"):
@@ -244,7 +246,7 @@ STARTING = """
 import sys
 from pathlib import Path
 from dra_sdk.hardware.node_access import SystemEffects
-print(*(f"{each.pid} {each.text}" for each in SystemEffects().pending() if each.path == Path(sys.argv[1])))
+print(*(f"{write.pid} {write.text}" for write in SystemEffects().pending() if write.path == Path(sys.argv[1])))
 """
 
 
@@ -254,11 +256,11 @@ def test_writes_of_another_process_are_found_at_the_start_and_later(fifo):
         return done.stdout.split()
 
     running = SystemEffects()
-    assert [each for each in running.pending() if each.path == fifo] == []
+    assert [write for write in running.pending() if write.path == fifo] == []
     assert "return" in run(OTHER)
     pid, text = run(STARTING)
     assert text == "x"
-    assert [(each.pid, each.text) for each in running.pending() if each.path == fifo] == [(int(pid), "x")]
+    assert [(write.pid, write.text) for write in running.pending() if write.path == fifo] == [(int(pid), "x")]
     os.kill(int(pid), signal.SIGKILL)
     wait(lambda: _ended(int(pid)))
     assert run(STARTING) == []

@@ -217,7 +217,7 @@ def test_text_that_is_not_an_address_is_refused(text):
 
 def test_a_device_node_leads_to_its_function(tmp_path):
     """Links as in sysfs: the device of a class entry is the function, or a part of it."""
-    host = write(tmp_path, GPU, PF, *(replace(each, iommu_group=20) for each in VFS))
+    host = write(tmp_path, GPU, PF, *(replace(function, iommu_group=20) for function in VFS))
     for entry, device in {
         "drm/renderD128": "../../../0000:3b:00.0",
         "infiniband_verbs/uverbs0": "../../../0000:5e:00.0",

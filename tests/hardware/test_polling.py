@@ -42,14 +42,14 @@ def watched(snapshots):
     stop, changes, left = Event(), [], iter(snapshots)
 
     def take():
-        found = next(left, None)
-        if found is None:
+        snapshot = next(left, None)
+        if snapshot is None:
             stop.set()
             return last[0]
-        if isinstance(found, Exception):
-            raise found
-        last[0] = found
-        return found
+        if isinstance(snapshot, Exception):
+            raise snapshot
+        last[0] = snapshot
+        return snapshot
 
     last = [None]
     watch(take, lambda: changes.append(last[0]), stop, 0.0)
@@ -68,7 +68,7 @@ def test_a_watch_reports_a_change_again_when_the_next_snapshot_is_equal():
 def test_a_snapshot_that_fails_is_no_change_and_is_logged_once(error, caplog):
     with caplog.at_level(logging.WARNING):
         assert watched(["a", "a", error, error, "a", "b", "b"]) == ["a", "a", "b", "b"]
-    assert [each.getMessage() for each in caplog.records] == ["hardware that is watched cannot be read: gone"]
+    assert [record.getMessage() for record in caplog.records] == ["hardware that is watched cannot be read: gone"]
 
 
 def test_a_snapshot_that_fails_at_first_is_reported_when_it_succeeds():

@@ -12,14 +12,14 @@ LINK = Device("link", capacity={"bandwidth": "10500M", "queues": 8})
 
 def policies(device: Device) -> dict[str, dict[str, str]]:
     """The capacities as they are published: value and policy, without what is not set."""
-    found = {}
-    for name, each in device.capacity.items():
-        assert isinstance(each, Capacity)
-        assert each.policy is not None
-        policy = {key: getattr(each.policy, key) for key in ("default", "min", "max", "step")}
-        amounts = {"value": each.value, **{key: value for key, value in policy.items() if value is not None}}
-        found[name] = {key: str(Quantity(value)) for key, value in amounts.items()}
-    return found
+    shown = {}
+    for name, capacity in device.capacity.items():
+        assert isinstance(capacity, Capacity)
+        assert capacity.policy is not None
+        policy = {key: getattr(capacity.policy, key) for key in ("default", "min", "max", "step")}
+        amounts = {"value": capacity.value, **{key: value for key, value in policy.items() if value is not None}}
+        shown[name] = {key: str(Quantity(value)) for key, value in amounts.items()}
+    return shown
 
 
 def test_a_divided_capacity_is_the_one_that_the_author_names() -> None:

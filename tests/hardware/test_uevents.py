@@ -79,11 +79,11 @@ def start() -> Iterator[Callable[..., Watched]]:
         return made
 
     yield begin
-    for each in running:
-        each.stop.set()
-        each.thread.join(LONG)
-        assert not each.thread.is_alive()
-        assert each.uevents.closed == each.uevents.opened
+    for watching in running:
+        watching.stop.set()
+        watching.thread.join(LONG)
+        assert not watching.thread.is_alive()
+        assert watching.uevents.closed == watching.uevents.opened
 
 
 def test_an_event_of_the_subsystem_makes_it_look(start: Callable[..., Watched]) -> None:

@@ -195,7 +195,7 @@ def test_another_function_in_its_iommu_group_must_go_with_it(make_node):
     node = make_node(CARD_FUNCTION, NIC)
     with pytest.raises(PermanentError, match=r"0000:12:00.0 with driver nic is in the same IOMMU group 20"):
         plan(node)
-    assert [each.address for each in plan(node, together=[CARD, NIC.address]).functions] == [CARD]
+    assert [binding.address for binding in plan(node, together=[CARD, NIC.address]).functions] == [CARD]
 
 
 @pytest.mark.parametrize("name", ["pcieport", "pci-stub", "vfio-pci", None])
@@ -218,7 +218,7 @@ SIBLING = replace(VIRTUAL, address="0000:10:00.5", driver="card-vf")
 def test_a_virtual_function_is_passed_through_alone(make_node):
     other_group = replace(CARD_FUNCTION, total_vfs=4, iommu_group=19)
     node = make_node(other_group, VIRTUAL, replace(SIBLING, iommu_group=21))
-    assert [each.address for each in plan(node, VIRTUAL.address).functions] == [VIRTUAL.address]
+    assert [binding.address for binding in plan(node, VIRTUAL.address).functions] == [VIRTUAL.address]
 
 
 def test_another_virtual_function_in_its_iommu_group_must_be_claimed_too(make_node):
@@ -227,7 +227,7 @@ def test_another_virtual_function_in_its_iommu_group_must_be_claimed_too(make_no
     with pytest.raises(PermanentError, match=message):
         plan(node, VIRTUAL.address)
     together = [VIRTUAL.address, SIBLING.address]
-    assert [each.address for each in plan(node, VIRTUAL.address, together).functions] == [VIRTUAL.address]
+    assert [binding.address for binding in plan(node, VIRTUAL.address, together).functions] == [VIRTUAL.address]
 
 
 def test_a_physical_function_does_not_take_a_virtual_one_of_its_slot_along(make_node):
@@ -261,8 +261,8 @@ def test_the_device_nodes_of_a_machine(make_node, iommufd, api, with_device, nod
         node.file(path)
     if with_device:
         node.file(f"/sys/bus/pci/devices/{CARD}/vfio-dev/vfio3/uevent")
-    found = vfio_device(read_pci_device(node.access.host, CARD))
-    assert device_nodes(node.access, found, iommufd=iommufd, api=api) == [DeviceNode(each) for each in nodes]
+    device = vfio_device(read_pci_device(node.access.host, CARD))
+    assert device_nodes(node.access, device, iommufd=iommufd, api=api) == [DeviceNode(place) for place in nodes]
 
 
 class MachineConfig(OpaqueConfig, api_version="lights.example.com/v1"):
@@ -290,14 +290,14 @@ def test_users_configure_the_interface_of_a_machine(make_node, written, nodes):
     for path in ("/dev/vfio/vfio", "/dev/iommu", "/dev/vfio/devices/vfio3"):
         node.file(path)
     node.file(f"/sys/bus/pci/devices/{CARD}/vfio-dev/vfio3/uevent")
-    found = vfio_device(read_pci_device(node.access.host, CARD))
+    device = vfio_device(read_pci_device(node.access.host, CARD))
     iommu = MachineConfig.decode(written).iommu
-    assert iommu.device_nodes(node.access, found) == [DeviceNode(each) for each in nodes]
+    assert iommu.device_nodes(node.access, device) == [DeviceNode(place) for place in nodes]
     assert iommu.device_nodes(node.access, None) == []
 
 
 def test_a_device_node_that_is_missing_is_an_error(make_node):
     node = make_node()
-    found = vfio_device(read_pci_device(node.access.host, CARD))
+    device = vfio_device(read_pci_device(node.access.host, CARD))
     with pytest.raises(RetriableError, match="device node /dev/vfio/20 is missing on the node"):
-        device_nodes(node.access, found, iommufd=False, api=False)
+        device_nodes(node.access, device, iommufd=False, api=False)

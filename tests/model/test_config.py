@@ -177,7 +177,7 @@ class LampConfig(OpaqueConfig, api_version="lights.example.com/v2", kind="Lamp")
 def test_the_schema_distinguishes_configs_by_api_version_and_kind() -> None:
     schema = json_schema([LightConfig, Required, LampConfig], "Lights")
     assert (schema["$schema"], schema["title"]) == ("https://json-schema.org/draft/2020-12/schema", "Lights")
-    kinds = [schema["$defs"][each["$ref"].removeprefix("#/$defs/")] for each in schema["oneOf"]]
+    kinds = [schema["$defs"][reference["$ref"].removeprefix("#/$defs/")] for reference in schema["oneOf"]]
     heads = [tuple(kind["properties"][name]["const"] for name in ("apiVersion", "kind")) for kind in kinds]
     version = "lights.example.com/v1"
     assert heads == [(version, "LightConfig"), (version, "Lamp"), ("lights.example.com/v2", "Lamp")]

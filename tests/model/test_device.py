@@ -29,17 +29,17 @@ from dra_sdk.wire.validation.names import semantic_version
     ],
 )
 def test_versions_have_three_parts_without_leading_zeros(text: str, wanted: str) -> None:
-    found = Version.lenient(text)
-    assert (found, type(found)) == (wanted, Version)
+    version = Version.lenient(text)
+    assert (version, type(version)) == (wanted, Version)
 
 
 @given(st.text(alphabet="0123456789.v-+x ²", max_size=40) | st.text())
 def test_any_text_becomes_a_version_that_the_api_server_accepts(text: str) -> None:
-    found = Version.lenient(text)
-    assert len(found) <= 64
-    assert list(semantic_version(found, "version")) == []
-    assert all(int(part) < 2**63 for part in found.split("."))
-    assert Version.lenient(found) == found
+    version = Version.lenient(text)
+    assert len(version) <= 64
+    assert list(semantic_version(version, "version")) == []
+    assert all(int(part) < 2**63 for part in version.split("."))
+    assert Version.lenient(version) == version
 
 
 def test_the_drivers_own_object_is_no_part_of_what_a_device_is() -> None:

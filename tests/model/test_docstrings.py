@@ -20,12 +20,12 @@ from dra_sdk.testing import sysfs
 MODULES = (dra_sdk, dra_sdk.settings, dra_sdk.nri, dra_sdk.extensions, dra_sdk.hardware, dra_sdk.testing)
 PUBLIC = [getattr(module, name) for module in MODULES for name in module.__all__]
 PUBLIC += [
-    each
+    value
     for module in (health, polling, sharing, sysfs, uevents)
-    for name, each in vars(module).items()
-    if not name.startswith("_") and getattr(each, "__module__", "") == module.__name__
+    for name, value in vars(module).items()
+    if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
 ]
-DATACLASSES = [each for each in PUBLIC if isinstance(each, type) and dataclasses.is_dataclass(each)]
+DATACLASSES = [public for public in PUBLIC if isinstance(public, type) and dataclasses.is_dataclass(public)]
 LINE = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 
 

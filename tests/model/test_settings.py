@@ -49,7 +49,7 @@ def test_without_variables_all_settings_have_defaults() -> None:
 
 
 def test_every_type_is_read_from_text() -> None:
-    found = read(
+    settings = read(
         LAMP_ROOT="/a/b/",
         LAMP_SPARE_ROOT="/",
         LAMP_LIT="Yes",
@@ -60,9 +60,9 @@ def test_every_type_is_read_from_text() -> None:
         LAMP_NUMBERS="3,1",
         LAMP_RGB="#00ff00",
     )
-    assert (found.root, found.spare_root, found.lit, found.mode) == ("/a/b", "/", True, "blink")
-    assert (found.delay, found.level, found.rooms) == (2.5, 8, ("hall", "cellar"))
-    assert (found.numbers, found.rgb) == ({1, 3}, 0xFF00)
+    assert (settings.root, settings.spare_root, settings.lit, settings.mode) == ("/a/b", "/", True, "blink")
+    assert (settings.delay, settings.level, settings.rooms) == (2.5, 8, ("hall", "cellar"))
+    assert (settings.numbers, settings.rgb) == ({1, 3}, 0xFF00)
 
 
 @pytest.mark.parametrize(("text", "lit"), [("1", True), ("ON", True), ("true", True), ("no", False), ("Off", False)])
@@ -71,7 +71,7 @@ def test_a_switch_has_many_words(text: str, lit: bool) -> None:
 
 
 def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in os.environ if each.startswith("LAMP_")]:
+    for name in [variable for variable in os.environ if variable.startswith("LAMP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LAMP_LEVEL", "7")
     assert LampSettings.read().level == 7
@@ -79,8 +79,8 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
 
 def test_the_environment_wins_over_the_file_and_it_over_the_default() -> None:
     file = {"spareRoot": "/file", "level": "5"}
-    found = read(file, LAMP_SPARE_ROOT="/environment", LAMP_LEVEL="")
-    assert (found.spare_root, found.level, found.mode) == ("/environment", 5, "steady")
+    settings = read(file, LAMP_SPARE_ROOT="/environment", LAMP_LEVEL="")
+    assert (settings.spare_root, settings.level, settings.mode) == ("/environment", 5, "steady")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_an_unusable_value_is_an_error_with_its_place_and_the_limit(field: str, 
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    found = refusal({"mode": "dark", "levle": "3"}, LAMP_LIT="maybe", LAMP_DELAI="3", LAMP_LEVEL="0")
-    assert found == "; ".join(
+    text = refusal({"mode": "dark", "levle": "3"}, LAMP_LIT="maybe", LAMP_DELAI="3", LAMP_LEVEL="0")
+    assert text == "; ".join(
         [
             "unknown environment variable LAMP_DELAI; did you mean LAMP_DELAY?",
             "settings file /etc/lamp.yaml: unknown setting driver.levle; did you mean level?",
@@ -148,8 +148,8 @@ def test_variables_of_a_service_named_like_the_driver_are_no_settings(
     both = {f"LAMP_{name}": "10.0.0.1", f"LAMP_NVIDIA_{name}": "10.0.0.1"}
     assert read(**both, LAMP_LIT="yes") == read(LAMP_LIT="yes")
     rule = "is no setting: Kubernetes sets such variables for Services"
-    expected = [f"environment variable {each} {rule}" for each in sorted(both)]
-    assert [each.getMessage() for each in caplog.records] == expected
+    expected = [f"environment variable {variable} {rule}" for variable in sorted(both)]
+    assert [record.getMessage() for record in caplog.records] == expected
 
 
 @pytest.mark.parametrize("name", ["SERVICE", "SERVICE_HOSTS", "PORTS", "PORT_TCP", "PORT_8080_TCP_MORE"])
@@ -244,7 +244,7 @@ def test_the_default_of_a_set_has_a_stable_order() -> None:
         words: Annotated[frozenset[str], Parsed(split_words)] = frozenset({"c", "a", "b"})
         either: int | Literal["all"] = Field(default="all", ge=0)
 
-    assert [(each.accepts, each.default) for each in SetSettings.documentation()] == [
+    assert [(setting.accepts, setting.default) for setting in SetSettings.documentation()] == [
         ("text", "a,b,c"),
         ("whole number, at least 0 or all", "all"),
     ]

@@ -80,9 +80,9 @@ def test_wrong_types_stay_for_the_validation(kind, spec):
 
 
 def test_alpha_versions_are_refused_with_the_way_out():
-    found = version_problem(obj("ResourceClass", {}, "resource.k8s.io/v1alpha2"))
-    assert found is not None
-    assert "take the manifests of a release of the driver that supports v1" in found.detail
+    problem = version_problem(obj("ResourceClass", {}, "resource.k8s.io/v1alpha2"))
+    assert problem is not None
+    assert "take the manifests of a release of the driver that supports v1" in problem.detail
     assert version_problem(obj("ResourceClaim", {}, "resource.k8s.io/v1alpha3")) is not None
     assert version_problem(obj("DeviceTaintRule", {}, "resource.k8s.io/v1alpha3")) is None
 

@@ -55,11 +55,11 @@ def test_a_device_without_fields_has_only_its_name():
     ],
 )
 def test_each_type_of_attribute_is_written(value: Any, raw: dict[str, Any]):
-    found = device_json(Device("d", attributes={"a": value}), DRIVER)["attributes"]["a"]
-    assert found == raw
-    (inner,) = found.values()
+    attribute = device_json(Device("d", attributes={"a": value}), DRIVER)["attributes"]["a"]
+    assert attribute == raw
+    (inner,) = attribute.values()
     flat = inner if isinstance(inner, list) else [inner]
-    assert all(type(each) in {bool, int, str} for each in flat)
+    assert all(type(item) in {bool, int, str} for item in flat)
 
 
 @pytest.mark.parametrize("value", [1.5, None, b"x", {}, 2**63, [], [1, "a"], [True, 1], ["a", Version("1.0.0")], [1.5]])

@@ -7,7 +7,7 @@ takes 3 for the width, not for the precision, because cel-go does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +15,10 @@ from dra_sdk.cel.comparison import Count
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
 from dra_sdk.cel.library.overloads import CallEstimate, CallSite, Cost, Overload, method, walk
 from dra_sdk.cel.library.standard import to_string
+from dra_sdk.cel.library.strings import ESCAPES
 from dra_sdk.cel.library.times import text_of_duration, text_of_timestamp
-from dra_sdk.cel.syntax import ListNode, MapNode, Node
-from dra_sdk.cel.types import DYN, STRING, Kind, Type, list_of
+from dra_sdk.cel.syntax import Expr, ListNode, MapNode
+from dra_sdk.cel.types import DYN, STRING, Type, TypeKind, list_of
 from dra_sdk.cel.values import Duration, EvaluationError, Timestamp, UInt, check_size, is_list, type_of
 
 _DEFAULT_PRECISION: Final = 6
@@ -26,9 +27,6 @@ _PRECISION: Final = re.compile(r"(?:\.(?P<digits>[0-9]*))?", re.ASCII)
 _INFINITE: Final = ("NaN", "Infinity", "-Infinity")
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS: Final = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
-_ESCAPES: Final = {
-    "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\"",
-}  # fmt: skip
 _LAST_SHORT: Final = 0xFFFF
 _DELETE: Final = 0x7F
 _ANY_TEXT: Final = frozenset(
@@ -91,9 +89,7 @@ def _clause(digits: str | None, kind: str) -> Clause:
     return Clause(kind, None if digits is None else int(digits))
 
 
-def check_format(
-    template: str, operands: Sequence[Node], kind_of: Callable[[Node], Type]
-) -> tuple[Node | None, str] | None:
+def check_format(template: str, operands: Sequence[Expr], types: Mapping[Expr, Type]) -> tuple[Expr | None, str] | None:
     """Check a literal template against the types of its operands.
 
     Returns the operand that is wrong, None if it is none of them, and the problem; None if nothing is wrong.
@@ -105,9 +101,9 @@ def check_format(
                 continue
             if used == len(operands):
                 return None, f"index {used} out of range"
-            if wrong := _wrong_operand(part, operands[used], kind_of):
+            if wrong := _wrong_operand(part, operands[used], types):
                 wanted = _CLAUSES[part.kind.lower()][1]
-                return wrong, f"error during formatting: {wanted}, was given {kind_of(wrong).name}"
+                return wrong, f"error during formatting: {wanted}, was given {types[wrong].name}"
             used += 1
     except EvaluationError as error:
         return None, str(error)
@@ -116,12 +112,12 @@ def check_format(
     return None
 
 
-def _wrong_operand(clause: Clause, operand: Node, kind_of: Callable[[Node], Type]) -> Node | None:
+def _wrong_operand(clause: Clause, operand: Expr, types: Mapping[Expr, Type]) -> Expr | None:
     pending = [operand]
     while pending:
         node = pending.pop()
-        kind = kind_of(node)
-        if kind.kind is not Kind.DYN and kind.name not in _CLAUSES[clause.kind.lower()][0]:
+        kind = types[node]
+        if kind.kind is not TypeKind.DYN and kind.name not in _CLAUSES[clause.kind.lower()][0]:
             return node
         if clause.kind == "s" and isinstance(node, ListNode | MapNode):
             pending += reversed(node.children())
@@ -217,13 +213,13 @@ class _Inside(NamedTuple):
 def _inside(value: Any) -> Iterator[str | _Inside]:
     if not isinstance(value, Mapping):
         yield "["
-        for index, each in enumerate(value):
-            yield from (", ", _Inside(each)) if index else (_Inside(each),)
+        for index, item in enumerate(value):
+            yield from (", ", _Inside(item)) if index else (_Inside(item),)
         yield "]"
         return
     yield "{"
-    for index, (key, each) in enumerate(sorted(((_key(key), each) for key, each in value.items()), key=_first)):
-        yield from (", ", key, ":", _Inside(each)) if index else (key, ":", _Inside(each))
+    for index, (key, item) in enumerate(sorted(((_key(key), item) for key, item in value.items()), key=_first)):
+        yield from (", ", key, ":", _Inside(item)) if index else (key, ":", _Inside(item))
     yield "}"
 
 
@@ -271,13 +267,13 @@ def _go_infinity(value: float) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotes as strconv.Quote of Go writes it."""
-    return '"' + "".join(each if each.isprintable() and each not in '\\"' else _escaped(each) for each in text) + '"'
+    return '"' + "".join(char if char.isprintable() and char not in '\\"' else _escaped(char) for char in text) + '"'
 
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if character in _ESCAPES:
-        return _ESCAPES[character]
+    if code in ESCAPES:
+        return ESCAPES[code]
     if code < ord(" ") or code == _DELETE:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= _LAST_SHORT else f"\\U{code:08x}"

@@ -7,8 +7,7 @@ selectors (k8s.io/dynamic-resource-allocation, cel), where `includes` comes with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from dra_sdk.cel.library.overloads import (
     cost_of_new_list,
     estimate_new_list,
     exactly,
-    function,
     method,
 )
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
@@ -45,7 +43,7 @@ from dra_sdk.cel.types import (
     map_of,
     param,
 )
-from dra_sdk.cel.values import INT64, Duration, EvaluationError, check_size, fits, is_list, size
+from dra_sdk.cel.values import Duration, EvaluationError, check_size, fits, is_list, size
 
 MAX_INCLUDES: Final = 48
 """How many values `includes` of 1.36 looks at: as many as a device's attributes may have together."""
@@ -62,7 +60,7 @@ _COPY_SHIFT: Final = 3
 def _includes(count: Count, target: Any, wanted: Any) -> bool:
     if not is_list(target):
         return same(count, target, wanted)
-    if any(same(count, each, wanted) for each in target[:MAX_INCLUDES]):
+    if any(same(count, item, wanted) for item in target[:MAX_INCLUDES]):
         return True
     if len(target) > MAX_INCLUDES:
         raise EvaluationError(f"'includes' function cannot be applied to lists longer than {MAX_INCLUDES} values")
@@ -70,7 +68,7 @@ def _includes(count: Count, target: Any, wanted: Any) -> bool:
 
 
 def _includes_of_1_37(count: Count, target: Any, wanted: Any) -> bool:
-    return any(same(count, each, wanted) for each in target) if is_list(target) else same(count, target, wanted)
+    return any(same(count, item, wanted) for item in target) if is_list(target) else same(count, target, wanted)
 
 
 def _is_sorted(items: Sequence[Any]) -> bool:
@@ -81,15 +79,15 @@ def _extreme(items: Sequence[Any], name: str, sign: int) -> Any:
     if not items:
         raise EvaluationError(f"{name} called on empty list")
     best = items[0]
-    for each in items[1:]:
-        if compare(each, best) == sign:
-            best = each
+    for item in items[1:]:
+        if compare(item, best) == sign:
+            best = item
     return best
 
 
 def _sum(kind: Type, result: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Any]:
     def run(items: Sequence[Any]) -> Any:
-        if not all(fits(each, kind) for each in items):
+        if not all(fits(item, kind) for item in items):
             raise EvaluationError("no such overload: sum(list)")
         return result(sum(items))
 
@@ -98,25 +96,15 @@ def _sum(kind: Type, result: Callable[[Any], Any]) -> Callable[[Sequence[Any]], 
 
 def _sum_of_durations(items: Sequence[Any]) -> Duration:
     total = 0
-    for each in items:
-        if not isinstance(each, Duration):
+    for item in items:
+        if not isinstance(item, Duration):
             raise EvaluationError("no such overload: sum(list)")
-        total += each.nanoseconds
-        if not -INT64 - 1 <= total <= INT64:
-            raise EvaluationError("integer overflow")
+        total = integer(total + item.nanoseconds)
     return Duration(total)
 
 
-def _max(items: Sequence[Any]) -> Any:
-    return _extreme(items, "max", 1)
-
-
-def _min(items: Sequence[Any]) -> Any:
-    return _extreme(items, "min", -1)
-
-
 def _index_of(count: Count, items: Sequence[Any], wanted: Any) -> int:
-    return next((index for index, each in enumerate(items) if same(count, each, wanted)), -1)
+    return next((index for index, item in enumerate(items) if same(count, item, wanted)), -1)
 
 
 def _last_index_of(count: Count, items: Sequence[Any], wanted: Any) -> int:
@@ -144,29 +132,29 @@ def _flatten(count: Count, items: Any, levels: int = 1) -> list[Any]:
 
 def _flattened_once(items: list[Any]) -> list[Any]:
     flat: list[Any] = []
-    for each in items:
-        if is_list(each):
-            flat += each
+    for item in items:
+        if is_list(item):
+            flat += item
         else:
-            flat.append(each)
+            flat.append(item)
         check_size(len(flat))
     return flat
 
 
 def _distinct(count: Count, items: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for each in items:
-        count(len(found))
-        if not any(same(count, each, other) for other in found):
-            found.append(each)
-    return found
+    kept: list[Any] = []
+    for item in items:
+        count(len(kept))
+        if not any(same(count, item, other) for other in kept):
+            kept.append(item)
+    return kept
 
 
 def _sort(items: Sequence[Any], keys: Sequence[Any] | None = None) -> list[Any]:
     keys = items if keys is None else keys
     if not is_list(items) or not is_list(keys) or len(items) != len(keys):
         raise EvaluationError("no such overload: sort")
-    if any(type(each) is not type(keys[0]) for each in keys):
+    if any(type(key) is not type(keys[0]) for key in keys):
         raise EvaluationError("list elements must have the same type")
     order: list[tuple[Any, Any]] = sorted(zip(keys, items, strict=True), key=cmp_to_key(_by_key))
     return [item for _, item in order]
@@ -190,9 +178,9 @@ def _range_of_1_37(length: int) -> list[int]:
 
 
 def _contains(count: Count, items: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    for each in wanted:
+    for member in wanted:
         count(len(items))
-        if not any(same(count, item, each) for item in items):
+        if not any(same(count, item, member) for item in items):
             return False
     return True
 
@@ -202,7 +190,7 @@ def _equivalent(count: Count, left: Sequence[Any], right: Sequence[Any]) -> bool
 
 
 def _intersects(count: Count, left: Sequence[Any], right: Sequence[Any]) -> bool:
-    return any(_contains(count, right, [each]) for each in left)
+    return any(_contains(count, right, [item]) for item in left)
 
 
 def _insert(count: Count, container: Mapping[Any, Any], *entry: Any) -> dict[Any, Any]:
@@ -224,10 +212,10 @@ def _estimate_walk(site: CallSite) -> CallEstimate:
     items = site.type(0).params
     if not items:
         return CallEstimate(site.size(0).scaled(PER_CHARACTER))
-    each = ONE
+    per_item = ONE
     if items[0] in {STRING, BYTES}:
-        each = each.plus(site.item_size(0).scaled(PER_CHARACTER))
-    return CallEstimate(site.size(0).times(each))
+        per_item = per_item.plus(site.item_size(0).scaled(PER_CHARACTER))
+    return CallEstimate(site.size(0).times(per_item))
 
 
 def _estimate_includes(site: CallSite) -> CallEstimate:
@@ -291,11 +279,10 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     walked = Cost(_estimate_walk, cost_of_traversal)
     for kind in _COMPARABLE:
         yield method("isSorted", (list_of(kind),), BOOL, _is_sorted, walked)
-        yield method("max", (list_of(kind),), kind, _max, walked)
-        yield method("min", (list_of(kind),), kind, _min, walked)
-        sort = method("sort", (list_of(kind),), list_of(kind), _sort, _compared(0, kind))
-        sort_by = method("@sortByAssociatedKeys", (_LIST, list_of(kind)), _LIST, _sort, _compared(1, kind))
-        yield from (replace(sort, loose=True), replace(sort_by, loose=True))
+        for name, sign in (("max", 1), ("min", -1)):
+            yield method(name, (list_of(kind),), kind, partial(_extreme, name=name, sign=sign), walked)
+        yield method("sort", (list_of(kind),), list_of(kind), _sort, _compared(0, kind), loose=True)
+        yield method("@sortByAssociatedKeys", (_LIST, list_of(kind)), _LIST, _sort, _compared(1, kind), loose=True)
     for kind, result in ((INT, integer), (UINT, unsigned), (DOUBLE, float)):
         yield method("sum", (list_of(kind),), kind, _sum(kind, result), walked)
     yield method("sum", (list_of(DURATION),), DURATION, _sum_of_durations, walked)
@@ -306,16 +293,16 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     )
     yield method("slice", (_LIST, INT, INT), _LIST, _slice, Cost(_estimate_slice, whole.actual))
     cost = Cost(_estimate_flatten, _cost_of_flatten)
-    yield replace(method("flatten", (list_of(_LIST),), _LIST, _flatten, cost, counted=True), loose=True)
+    yield method("flatten", (list_of(_LIST),), _LIST, _flatten, cost, loose=True, counted=True)
     yield method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, cost, counted=True)
     make = _range_of_1_37 if since_1_37 else _range
-    yield function("lists.range", (INT,), list_of(INT), make, Cost(_estimate_range, whole.actual))
+    yield Overload("lists.range", (INT,), list_of(INT), make, Cost(_estimate_range, whole.actual))
     yield method("reverse", (_LIST,), _LIST, lambda items: list(reversed(items)), whole)
     yield method("distinct", (_LIST,), _LIST, _distinct, _compared(0), counted=True)
-    yield function("sets.contains", (_LIST, _LIST), BOOL, _contains, _sets(1), counted=True)
-    yield function("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent, _sets(2), counted=True)
-    yield function("sets.intersects", (_LIST, _LIST), BOOL, _intersects, _sets(1), counted=True)
+    yield Overload("sets.contains", (_LIST, _LIST), BOOL, _contains, _sets(1), counted=True)
+    yield Overload("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent, _sets(2), counted=True)
+    yield Overload("sets.intersects", (_LIST, _LIST), BOOL, _intersects, _sets(1), counted=True)
     key, value = param("K"), param("V")
     entries = map_of(key, value)
-    yield function("cel.@mapInsert", (entries, key, value), entries, _insert, counted=True)
-    yield function("cel.@mapInsert", (entries, entries), entries, _insert, counted=True)
+    yield Overload("cel.@mapInsert", (entries, key, value), entries, _insert, counted=True)
+    yield Overload("cel.@mapInsert", (entries, entries), entries, _insert, counted=True)

@@ -7,17 +7,19 @@ validation/strfmt.
 from __future__ import annotations
 
 import re
-from calendar import isleap, monthrange
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from typing import Any, Final
 
 from dra_sdk.cel.library.network import parse_request_uri
-from dra_sdk.cel.library.overloads import REGEX, CallEstimate, CallSite, Cost, Overload, function, method
+from dra_sdk.cel.library.overloads import REGEX, CallEstimate, CallSite, Cost, Overload, method
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
+from dra_sdk.cel.library.times import days_of_month
 from dra_sdk.cel.types import FORMAT, STRING, list_of, optional_of
 from dra_sdk.cel.values import NONE, Format, Optional
 
+Check = Callable[[str], list[str]]
+"""Returns what is wrong with a text."""
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_WANTED: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -56,7 +58,7 @@ _PREFIX_PARTS: Final = 2
 
 
 def _wanted(wanted: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{each}', " for each in examples)
+    shown = " or ".join(f"'{example}', " for example in examples)
     return f"{wanted} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
@@ -64,29 +66,24 @@ def _too_long(text: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if len(text.encode()) > limit else []
 
 
+def _matching(limit: int, wanted: str, pattern: str, *examples: str) -> Check:
+    """Return the check for a text of at most `limit` bytes that matches a pattern."""
+    problem = _wanted(wanted, pattern, *examples)
+    return lambda text: [*_too_long(text, limit), *([] if re.fullmatch(pattern, text) else [problem])]
+
+
+_dns_subdomain: Final = _matching(_MAX_SUBDOMAIN, _SUBDOMAIN_WANTED, _SUBDOMAIN, "example.com")
+_dns_1035_label: Final = _matching(_MAX_LABEL, _LABEL_1035_WANTED, _LABEL_1035, "my-name", "abc-123")
+_label_value: Final = _matching(_MAX_LABEL, _LABEL_VALUE_WANTED, _LABEL_VALUE, "MyValue", "my_value", "12345")
+_dns_label_alone: Final = _matching(_MAX_LABEL, _LABEL_WANTED, _LABEL, "my-name", "123-abc")
+
+
 def _dns_label(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
-    if re.fullmatch(_LABEL, text):
-        return problems
-    dotted = re.fullmatch(_SUBDOMAIN, text)
-    return [*problems, "must not contain dots" if dotted else _wanted(_LABEL_WANTED, _LABEL, "my-name", "123-abc")]
+    dotted = "." in text and re.fullmatch(_SUBDOMAIN, text)
+    return [*_too_long(text, _MAX_LABEL), "must not contain dots"] if dotted else _dns_label_alone(text)
 
 
-def _dns_subdomain(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_SUBDOMAIN)
-    if re.fullmatch(_SUBDOMAIN, text):
-        return problems
-    return [*problems, _wanted(_SUBDOMAIN_WANTED, _SUBDOMAIN, "example.com")]
-
-
-def _dns_1035_label(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
-    if re.fullmatch(_LABEL_1035, text):
-        return problems
-    return [*problems, _wanted(_LABEL_1035_WANTED, _LABEL_1035, "my-name", "abc-123")]
-
-
-def _as_prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+def _as_prefix(check: Check) -> Check:
     """Return the check for a text to which something is to be appended: it may end with a dash."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
@@ -99,18 +96,11 @@ def _qualified_name(text: str) -> list[str]:
         return [f"a valid label key {problem}{ending}"]
     problems = []
     if len(parts) == _PREFIX_PARTS:
-        found = _dns_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
-        problems += [f"prefix part {each}" for each in found]
+        wrong = _dns_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
+        problems += [f"prefix part {detail}" for detail in wrong]
     name = parts[-1]
-    problems += [f"name part {each}" for each in (_too_long(name, _MAX_LABEL) if name else ["must be non-empty"])]
+    problems += [f"name part {detail}" for detail in (_too_long(name, _MAX_LABEL) if name else ["must be non-empty"])]
     return problems if re.fullmatch(_LABEL_KEY, name) else [*problems, f"name part {problem}"]
-
-
-def _label_value(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
-    if re.fullmatch(_LABEL_VALUE, text):
-        return problems
-    return [*problems, _wanted(_LABEL_VALUE_WANTED, _LABEL_VALUE, "MyValue", "my_value", "12345")]
 
 
 def _uri(text: str) -> list[str]:
@@ -126,7 +116,7 @@ def _is_date(text: str) -> bool:
     if match is None:
         return False
     year, month, day = map(int, match.groups())
-    return 1 <= month <= _MONTHS and 1 <= day <= monthrange(2000 if isleap(year) else 2001, month)[1]
+    return 1 <= month <= _MONTHS and 1 <= day <= days_of_month(year, month)
 
 
 def _is_date_time(text: str) -> bool:
@@ -137,7 +127,7 @@ def _is_date_time(text: str) -> bool:
     return time[1] <= "23" and time[2] <= "59" and time[3] <= "59"
 
 
-def _unless(accepts: Callable[[str], Any], problem: str) -> Callable[[str], list[str]]:
+def _unless(accepts: Callable[[str], Any], problem: str) -> Check:
     return lambda text: [] if accepts(text) else [problem]
 
 
@@ -159,8 +149,8 @@ FORMATS: Final = {
 """The formats by the name of their function, such as `format.dns1123Label()`."""
 
 
-def _validate(found: Format, text: str) -> Optional:
-    problems = found.problems(text)
+def _validate(form: Format, text: str) -> Optional:
+    problems = form.problems(text)
     return Optional(problems) if problems else NONE
 
 
@@ -173,15 +163,15 @@ def _estimate_validate(site: CallSite) -> CallEstimate:
 
 
 def _cost_of_validate(args: Sequence[Any], _result: Any) -> int:
-    found: Format = args[0]
-    return ceil((1.0 + len(args[1])) * PER_CHARACTER) * ceil(found.pattern_size * REGEX)
+    form: Format = args[0]
+    return ceil((1.0 + len(args[1])) * PER_CHARACTER) * ceil(form.pattern_size * REGEX)
 
 
 def declared() -> Iterator[Overload]:
     """Declare the formats, `format.named()` and `validate()`."""
-    for name, found in FORMATS.items():
-        yield function(f"format.{name}", (), FORMAT, _constant(found))
-    yield function("format.named", (STRING,), optional_of(FORMAT), _named)
+    for name, form in FORMATS.items():
+        yield Overload(f"format.{name}", (), FORMAT, _constant(form))
+    yield Overload("format.named", (STRING,), optional_of(FORMAT), _named)
     cost = Cost(_estimate_validate, _cost_of_validate)
     yield method("validate", (FORMAT, STRING), optional_of(list_of(STRING)), _validate, cost)
 

@@ -21,7 +21,6 @@ from dra_sdk.cel.library.overloads import (
     Range,
     accepted,
     exactly,
-    function,
     method,
     parsed,
     walk,
@@ -60,10 +59,10 @@ def _cidr(text: str) -> Cidr:
     address, slash, prefix = text.partition("/")
     if not slash or not (prefix.isascii() and prefix.isdigit()) or (prefix[0] == "0" and prefix != "0"):
         raise ValueError(f"{text!r} is no network address: want an address, / and the length of the prefix")
-    found = parse_ip(address)
-    if int(prefix) > found.max_prefixlen:
-        raise ValueError(f"{text!r} is no network address: the prefix is longer than {found.max_prefixlen}")
-    return Cidr(found, int(prefix))
+    ip = parse_ip(address)
+    if int(prefix) > ip.max_prefixlen:
+        raise ValueError(f"{text!r} is no network address: the prefix is longer than {ip.max_prefixlen}")
+    return Cidr(ip, int(prefix))
 
 
 def _masked(network: Cidr) -> Cidr:
@@ -109,18 +108,18 @@ def _containing(*, whole: bool, text: bool) -> Cost:
 
 
 def _addresses() -> Iterator[Overload]:
-    yield function("ip", (STRING,), IP, parsed(parse_ip), walk())
-    yield function("isIP", (STRING,), BOOL, accepted(parse_ip), walk())
+    yield Overload("ip", (STRING,), IP, parsed(parse_ip), walk())
+    yield Overload("isIP", (STRING,), BOOL, accepted(parse_ip), walk())
     canonical = parsed(lambda text: str(parse_ip(text)) == text)
-    yield function("ip.isCanonical", (STRING,), BOOL, canonical, walk(0, 2 * STRING_COST))
+    yield Overload("ip.isCanonical", (STRING,), BOOL, canonical, walk(0, 2 * STRING_COST))
     yield method("family", (IP,), INT, lambda address: address.version)
     yield method("isUnspecified", (IP,), BOOL, lambda address: address.is_unspecified)
     yield method("isLoopback", (IP,), BOOL, lambda address: address.is_loopback)
     yield method("isLinkLocalMulticast", (IP,), BOOL, _is_local_multicast)
     yield method("isLinkLocalUnicast", (IP,), BOOL, lambda address: address.is_link_local)
     yield method("isGlobalUnicast", (IP,), BOOL, _is_global)
-    yield function("cidr", (STRING,), CIDR, parsed(_cidr), walk())
-    yield function("isCIDR", (STRING,), BOOL, accepted(_cidr), walk())
+    yield Overload("cidr", (STRING,), CIDR, parsed(_cidr), walk())
+    yield Overload("isCIDR", (STRING,), BOOL, accepted(_cidr), walk())
     yield method("ip", (CIDR,), IP, lambda network: network.address)
     yield method("masked", (CIDR,), CIDR, _masked)
     yield method("prefixLength", (CIDR,), INT, lambda network: network.prefix)
@@ -190,7 +189,7 @@ def _authority(scheme: str, text: str, wrong: Wrong) -> tuple[str, str]:
     if not _USERINFO.fullmatch(info):
         raise wrong("net/url: invalid userinfo")
     name, colon, password = info.partition(":")
-    shown = [_escaped(_unescaped(each, wrong), _USER) for each in (name, password)]
+    shown = [_escaped(_unescaped(part, wrong), _USER) for part in (name, password)]
     return f"{shown[0]}{colon}{shown[1]}@", host
 
 
@@ -215,7 +214,7 @@ def _host(scheme: str, text: str, wrong: Wrong) -> str:
 
 def _is_ipv6(text: str) -> bool:
     address, percent, zone = text.partition("%")
-    return ":" in address and accepted(lambda each: parse_ip(each, mapped=True))(address) and bool(zone or not percent)
+    return ":" in address and accepted(lambda part: parse_ip(part, mapped=True))(address) and bool(zone or not percent)
 
 
 def _check_port(text: str, wrong: Wrong) -> None:
@@ -228,9 +227,9 @@ def _unescaped_host(text: str, wrong: Wrong) -> str:
     for match in _ESCAPE.finditer(raw):
         if match[1] and int(match[1], 16) < _FIRST_NOT_ASCII and match[1] != b"25":
             raise wrong(f'invalid URL escape "{match[0].decode()}"')
-    for each in raw:
-        if each < _FIRST_NOT_ASCII and each not in _HOST and each != ord("%"):
-            raise wrong(f'invalid character "{chr(each)}" in host name')
+    for byte in raw:
+        if byte < _FIRST_NOT_ASCII and byte not in _HOST and byte != ord("%"):
+            raise wrong(f'invalid character "{chr(byte)}" in host name')
     return _unescaped(text, wrong).decode(errors="replace")
 
 
@@ -243,13 +242,13 @@ def _unescaped(text: str, wrong: Wrong) -> bytes:
 
 
 def _escaped(raw: bytes, plain: frozenset[int]) -> str:
-    return "".join(chr(each) if each in plain else f"%{each:02X}" for each in raw)
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in raw)
 
 
 def _shown(text: str, plain: frozenset[int], given: frozenset[int], wrong: Wrong) -> str:
     """Return a path or fragment with escapes: as it was given where that is valid (EscapedPath)."""
     raw = _unescaped(text, wrong)
-    if all(each in given for each in text.encode()) or text == "*":
+    if all(byte in given for byte in text.encode()) or text == "*":
         return text
     return _escaped(raw, plain)
 
@@ -257,16 +256,16 @@ def _shown(text: str, plain: frozenset[int], given: frozenset[int], wrong: Wrong
 def _query(count: Count, url: Url) -> dict[str, list[str]]:
     """Return the parameters of a query; like Go, leave out the ones that are wrong."""
     count(len(url.query))
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for part in url.query.split("&"):
         name, _, value = part.partition("=")
         try:
-            key, text = (_unescaped(each.replace("+", " "), ValueError) for each in (name, value))
+            key, text = (_unescaped(part.replace("+", " "), ValueError) for part in (name, value))
         except ValueError:
             continue
         if part and ";" not in part:
-            found.setdefault(key.decode(errors="replace"), []).append(text.decode(errors="replace"))
-    return found
+            parameters.setdefault(key.decode(errors="replace"), []).append(text.decode(errors="replace"))
+    return parameters
 
 
 def _host_and_port(url: Url) -> tuple[str, str]:
@@ -286,8 +285,8 @@ def _parsed_url(text: str) -> Url:
 
 
 def _urls() -> Iterator[Overload]:
-    yield function("url", (STRING,), URL, parsed(_parsed_url), walk(keeps_size=True))
-    yield function("isURL", (STRING,), BOOL, accepted(parse_request_uri))
+    yield Overload("url", (STRING,), URL, parsed(_parsed_url), walk(keeps_size=True))
+    yield Overload("isURL", (STRING,), BOOL, accepted(parse_request_uri))
     getters: dict[str, Callable[[Url], Any]] = {
         "getScheme": lambda url: url.scheme,
         "getHost": lambda url: url.host,

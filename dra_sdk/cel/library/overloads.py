@@ -9,7 +9,8 @@ library/cost.go (1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -175,8 +176,8 @@ class Overload:
     params: the types of the operands, the target of a method first.
     result: the type of the result.
     run: evaluates a call from its operands; raises EvaluationError if the call has no value.
-    method: whether it is called on a target.
     cost: what a call costs.
+    method: whether it is called on a target.
     loose: whether `run` looks at the types of its operands itself.
     counted: whether `run` takes a function first that counts its steps (see `comparison`).
     """
@@ -185,29 +186,17 @@ class Overload:
     params: tuple[Type, ...]
     result: Type
     run: Callable[..., Any]
-    method: bool = False
     cost: Cost = NOMINAL
+    _: KW_ONLY
+    method: bool = False
     loose: bool = False
     counted: bool = False
 
 
 Functions = Mapping[str, tuple[Overload, ...]]
 """The overloads of each function, in the order in which they are tried."""
-_Run = Callable[..., Any]
-
-
-def function(
-    name: str, params: Iterable[Type], result: Type, run: _Run, cost: Cost = NOMINAL, *, counted: bool = False
-) -> Overload:
-    """Declare a global function."""
-    return Overload(name, tuple(params), result, run, cost=cost, counted=counted)
-
-
-def method(
-    name: str, params: Iterable[Type], result: Type, run: _Run, cost: Cost = NOMINAL, *, counted: bool = False
-) -> Overload:
-    """Declare a method; the first parameter is its target."""
-    return Overload(name, tuple(params), result, run, method=True, cost=cost, counted=counted)
+method: Final = partial(Overload, method=True)
+"""Declares a method; the first parameter is its target."""
 
 
 def parsed(parse: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,7 +226,7 @@ def accepted(parse: Callable[..., Any]) -> Callable[..., bool]:
 
 def by_name(overloads: Iterable[Overload]) -> dict[str, tuple[Overload, ...]]:
     """Return overloads by the name of their function, in the order in which they are declared."""
-    found: dict[str, tuple[Overload, ...]] = {}
-    for each in overloads:
-        found[each.function] = (*found.get(each.function, ()), each)
-    return found
+    named: dict[str, tuple[Overload, ...]] = {}
+    for overload in overloads:
+        named[overload.function] = (*named.get(overload.function, ()), overload)
+    return named

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.cel.comparison import Count
-from dra_sdk.cel.library.overloads import Overload, accepted, function, method, parsed, walk
+from dra_sdk.cel.library.overloads import Overload, accepted, method, parsed, walk
 from dra_sdk.cel.types import BOOL, DOUBLE, INT, QUANTITY, SEMVER, STRING, Type, list_of, optional_of, param
 from dra_sdk.cel.values import (
     INT64,
@@ -26,7 +26,7 @@ from dra_sdk.model.quantity import Quantity
 
 #: Python copies this many items in the time of one step, as a power of two.
 _COPY_SHIFT: Final = 3
-#: What Go's time.Time is when nobody has set it: 0001-01-01T00:00:00Z.
+#: Go's time.Time that is not set: 0001-01-01T00:00:00Z.
 _ZERO_TIME: Final = Timestamp(-62_135_596_800 * 10**9)
 
 
@@ -60,9 +60,9 @@ def _difference(left: Quantity, right: Quantity | int) -> Quantity:
 
 def quantities() -> Iterator[Overload]:
     """Declare `quantity()` and the methods of quantities."""
-    yield function("quantity", (STRING,), QUANTITY, parsed(Quantity), walk())
-    yield function("isQuantity", (STRING,), BOOL, accepted(Quantity), walk())
-    yield function("sign", (QUANTITY,), INT, lambda quantity: _order(quantity.value, 0))
+    yield Overload("quantity", (STRING,), QUANTITY, parsed(Quantity), walk())
+    yield Overload("isQuantity", (STRING,), BOOL, accepted(Quantity), walk())
+    yield Overload("sign", (QUANTITY,), INT, lambda quantity: _order(quantity.value, 0))
     yield from _ordered(QUANTITY)
     yield method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda quantity: float(quantity.value))
     yield method("asInteger", (QUANTITY,), INT, _as_integer)
@@ -84,7 +84,7 @@ def _normalized(text: str) -> str:
             stripped = part.lstrip("0")
             parts[index] = stripped if stripped[:1].isdigit() else "0" + stripped
     if len(parts) < 3:  # noqa: PLR2004 (major, minor, patch)
-        if any(each in parts[-1] for each in "+-"):
+        if any(sign in parts[-1] for sign in "+-"):
             raise ValueError(f"{text!r} is not a semantic version: a short one cannot have a pre-release or build part")
         parts += ["0"] * (3 - len(parts))
     return ".".join(parts)
@@ -93,8 +93,8 @@ def _normalized(text: str) -> str:
 def versions() -> Iterator[Overload]:
     """Declare `semver()` and the methods of semantic versions."""
     for params in ((STRING,), (STRING, BOOL)):
-        yield function("semver", params, SEMVER, parsed(_semver), walk())
-        yield function("isSemver", params, BOOL, accepted(_semver), walk())
+        yield Overload("semver", params, SEMVER, parsed(_semver), walk())
+        yield Overload("isSemver", params, BOOL, accepted(_semver), walk())
     yield from _ordered(SEMVER)
     yield method("major", (SEMVER,), INT, lambda version: version.major)
     yield method("minor", (SEMVER,), INT, lambda version: version.minor)
@@ -118,25 +118,25 @@ def _is_empty(value: Any) -> bool:
 
 def _unwrapped(count: Count, items: Sequence[Optional]) -> list[Any]:
     count(len(items) >> _COPY_SHIFT)
-    return [each.value for each in items if each.value is not MISSING]
+    return [item.value for item in items if item.value is not MISSING]
 
 
 def optionals() -> Iterator[Overload]:
     """Declare `optional.of()` and the methods of optionals."""
     value = param("V")
     optional, items = optional_of(value), list_of(value)
-    yield function("optional.of", (value,), optional, Optional)
-    yield function("optional.ofNonZeroValue", (value,), optional, _non_zero)
-    yield function("optional.none", (), optional, lambda: NONE)
-    yield function("optional.unwrap", (list_of(optional),), items, _unwrapped, counted=True)
+    yield Overload("optional.of", (value,), optional, Optional)
+    yield Overload("optional.ofNonZeroValue", (value,), optional, _non_zero)
+    yield Overload("optional.none", (), optional, lambda: NONE)
+    yield Overload("optional.unwrap", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("unwrapOpt", (list_of(optional),), items, _unwrapped, counted=True)
     yield method("value", (optional,), value, _value)
-    yield method("hasValue", (optional,), BOOL, lambda each: each.value is not MISSING)
+    yield method("hasValue", (optional,), BOOL, lambda opt: opt.value is not MISSING)
     # The planner evaluates what they fall back to, and only when it is needed.
     yield method("or", (optional, optional), optional, lambda first, other: other if first.value is MISSING else first)
     yield method("orValue", (optional, value), value, lambda first, other: other if first is NONE else first.value)
-    yield method("first", (items,), optional, lambda each: Optional(each[0]) if each else NONE)
-    yield method("last", (items,), optional, lambda each: Optional(each[-1]) if each else NONE)
+    yield method("first", (items,), optional, lambda sequence: Optional(sequence[0]) if sequence else NONE)
+    yield method("last", (items,), optional, lambda sequence: Optional(sequence[-1]) if sequence else NONE)
 
 
 def declared() -> Iterator[Overload]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from math import copysign, inf, isfinite, isnan, nan, trunc
 from typing import Any, Final
@@ -23,7 +22,6 @@ from dra_sdk.cel.library.overloads import (
     Cost,
     Overload,
     Range,
-    function,
     method,
     smaller_size,
     walk,
@@ -122,24 +120,24 @@ def _divide_doubles(left: float, right: float) -> float:
 def _arithmetic() -> Iterator[Overload]:
     """Declare arithmetic in the order of cel-go: the first overload that fits decides about a type variable."""
     joined = Cost(_estimate_join, lambda args, _result: -(-(size(args[0]) + size(args[1])) // 10))
-    yield function("_+_", (BYTES, BYTES), BYTES, operator.add, joined)
+    yield Overload("_+_", (BYTES, BYTES), BYTES, operator.add, joined)
     doubles: dict[str, Callable[[float, float], float]] = {
         "_+_": operator.add, "_-_": operator.sub, "_*_": operator.mul, "_/_": _divide_doubles,
     }  # fmt: skip
     for name, run_double in doubles.items():
-        yield function(name, (DOUBLE, DOUBLE), DOUBLE, run_double)
+        yield Overload(name, (DOUBLE, DOUBLE), DOUBLE, run_double)
     whole: dict[str, Callable[[int, int], int]] = {
         "_+_": operator.add, "_-_": operator.sub, "_*_": operator.mul, "_/_": _divide, "_%_": _modulo,
     }  # fmt: skip
     for name, run in whole.items():
-        yield function(name, (INT, INT), INT, _checked(run, integer))
-    yield function("_+_", (_LIST, _LIST), _LIST, _concatenated, Cost(_estimate_concatenation, 1), counted=True)
-    yield function("_+_", (STRING, STRING), STRING, operator.add, joined)
+        yield Overload(name, (INT, INT), INT, _checked(run, integer))
+    yield Overload("_+_", (_LIST, _LIST), _LIST, _concatenated, Cost(_estimate_concatenation, 1), counted=True)
+    yield Overload("_+_", (STRING, STRING), STRING, operator.add, joined)
     for name, run in whole.items():
-        yield function(name, (UINT, UINT), UINT, _checked(run, unsigned))
-    yield function("-_", (DOUBLE,), DOUBLE, operator.neg)
-    yield function("-_", (INT,), INT, lambda a: integer(-a))
-    yield function("!_", (BOOL,), BOOL, operator.not_)
+        yield Overload(name, (UINT, UINT), UINT, _checked(run, unsigned))
+    yield Overload("-_", (DOUBLE,), DOUBLE, operator.neg)
+    yield Overload("-_", (INT,), INT, lambda a: integer(-a))
+    yield Overload("!_", (BOOL,), BOOL, operator.not_)
 
 
 def _checked(run: Callable[[int, int], int], limit: Callable[[int], int]) -> Callable[[int, int], int]:
@@ -161,21 +159,24 @@ def _estimate_concatenation(site: CallSite) -> CallEstimate:
     return NOMINAL.estimate(site)._replace(size=site.size(0).plus(site.size(1)))
 
 
+ORDER: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "_<_": operator.lt, "_<=_": operator.le, "_>_": operator.gt, "_>=_": operator.ge,
+}  # fmt: skip
+
+
 def _order() -> Iterator[Overload]:
     pairs = [(left, right) for left in _NUMBERS for right in _NUMBERS]
-    tests: dict[str, Callable[[int, int], bool]] = {
-        "_<_": operator.lt, "_<=_": operator.le, "_>_": operator.gt, "_>=_": operator.ge,
-    }  # fmt: skip
-    for name, test in tests.items():
-        run = _ordered(test)
+    for name, test in ORDER.items():
+        run = ordered(test)
         # `compare` looks at the types itself.
         for pair in [(BOOL, BOOL), *pairs]:
-            yield replace(function(name, pair, BOOL, run), loose=True)
+            yield Overload(name, pair, BOOL, run, loose=True)
         for kind in (STRING, BYTES):
-            yield replace(function(name, (kind, kind), BOOL, run, COMPARISON), loose=True)
+            yield Overload(name, (kind, kind), BOOL, run, COMPARISON, loose=True)
 
 
-def _ordered(test: Callable[[int, int], bool]) -> Callable[[Any, Any], bool]:
+def ordered(test: Callable[[int, int], bool]) -> Callable[[Any, Any], bool]:
+    """Return the comparison that a test of the result of `compare` makes."""
     return lambda left, right: test(compare(left, right), 0)
 
 
@@ -201,7 +202,7 @@ def _unequal(count: Count, left: Any, right: Any) -> bool:
 
 
 def _contained(count: Count, item: Any, items: Sequence[Any]) -> bool:
-    return any(same(count, item, each) for each in items)
+    return any(same(count, item, member) for member in items)
 
 
 def _has_key(count: Count, key: Any, container: Mapping[Any, Any]) -> bool:
@@ -215,28 +216,28 @@ def declared() -> Iterator[Overload]:
 
 
 def _operators() -> Iterator[Overload]:
-    yield function("_&&_", (BOOL, BOOL), BOOL, operator.and_)
-    yield function("_||_", (BOOL, BOOL), BOOL, operator.or_)
-    yield function("_?_:_", (BOOL, _A, _A), _A, lambda c, a, b: a if c else b)
-    yield function("@not_strictly_false", (BOOL,), BOOL, bool)
+    yield Overload("_&&_", (BOOL, BOOL), BOOL, operator.and_)
+    yield Overload("_||_", (BOOL, BOOL), BOOL, operator.or_)
+    yield Overload("_?_:_", (BOOL, _A, _A), _A, lambda c, a, b: a if c else b)
+    yield Overload("@not_strictly_false", (BOOL,), BOOL, bool)
     yield from _arithmetic()
     yield from _order()
-    yield function("_==_", (_A, _A), BOOL, equal, Cost(_estimate_equality, _cost_of_equality), counted=True)
-    yield function("_!=_", (_A, _A), BOOL, _unequal, COMPARISON, counted=True)
-    yield function("@in", (_A, _LIST), BOOL, _contained, walk(1, 1.0), counted=True)
-    yield function("@in", (_A, _MAP), BOOL, _has_key, counted=True)
+    yield Overload("_==_", (_A, _A), BOOL, equal, Cost(_estimate_equality, _cost_of_equality), counted=True)
+    yield Overload("_!=_", (_A, _A), BOOL, _unequal, COMPARISON, counted=True)
+    yield Overload("@in", (_A, _LIST), BOOL, _contained, walk(1, 1.0), counted=True)
+    yield Overload("@in", (_A, _MAP), BOOL, _has_key, counted=True)
     for kind in (BYTES, STRING, _LIST, _MAP):
-        yield function("size", (kind,), INT, len)
+        yield Overload("size", (kind,), INT, len)
         yield method("size", (kind,), INT, len)
-    yield function("_[_]", (_LIST, INT), _A, operator.getitem)
-    yield function("_[_]", (_MAP, _A), _B, operator.getitem)
-    yield function("_[_]", (optional_of(_LIST), INT), optional_of(_A), operator.getitem)
-    yield function("_[_]", (optional_of(_MAP), _A), optional_of(_B), operator.getitem)
-    yield function("_[?_]", (_LIST, INT), optional_of(_A), operator.getitem)
-    yield function("_[?_]", (optional_of(_LIST), INT), optional_of(_A), operator.getitem)
-    yield function("_[?_]", (_MAP, _A), optional_of(_B), operator.getitem)
-    yield function("_[?_]", (optional_of(_MAP), _A), optional_of(_B), operator.getitem)
-    yield function("_?._", (DYN, STRING), optional_of(_B), operator.getitem)
+    yield Overload("_[_]", (_LIST, INT), _A, operator.getitem)
+    yield Overload("_[_]", (_MAP, _A), _B, operator.getitem)
+    yield Overload("_[_]", (optional_of(_LIST), INT), optional_of(_A), operator.getitem)
+    yield Overload("_[_]", (optional_of(_MAP), _A), optional_of(_B), operator.getitem)
+    yield Overload("_[?_]", (_LIST, INT), optional_of(_A), operator.getitem)
+    yield Overload("_[?_]", (optional_of(_LIST), INT), optional_of(_A), operator.getitem)
+    yield Overload("_[?_]", (_MAP, _A), optional_of(_B), operator.getitem)
+    yield Overload("_[?_]", (optional_of(_MAP), _A), optional_of(_B), operator.getitem)
+    yield Overload("_?._", (DYN, STRING), optional_of(_B), operator.getitem)
 
 
 def _failed(value: Any, wanted: Type) -> EvaluationError:
@@ -296,7 +297,7 @@ def to_string(value: Any) -> str:
 
 
 def _shown(value: float) -> str:
-    """A double in the shortest form, with an exponent where Go writes one."""
+    """Return a double in the shortest form, with an exponent where Go writes one."""
     if not isfinite(value):
         return "NaN" if isnan(value) else f"{'+' if value > 0 else '-'}Inf"
     if value == 0:
@@ -324,16 +325,16 @@ def _estimate_text(site: CallSite) -> CallEstimate:
 def _conversions() -> Iterator[Overload]:
     """Declare conversions in the order of cel-go: the first overload that fits decides about a type variable."""
     for kind in (BOOL, STRING):
-        yield function("bool", (kind,), BOOL, _bool)
+        yield Overload("bool", (kind,), BOOL, _bool)
     for name, result, run in (("int", INT, _int), ("uint", UINT, _uint), ("double", DOUBLE, _double)):
-        for kind in (result, *(each for each in (DOUBLE, INT, STRING, UINT) if each != result)):
-            yield function(name, (kind,), result, run)
+        for kind in (result, *(other for other in (DOUBLE, INT, STRING, UINT) if other != result)):
+            yield Overload(name, (kind,), result, run)
     for kind in (STRING, BOOL):
-        yield function("string", (kind,), STRING, to_string)
-    yield function("string", (BYTES,), STRING, to_string, Cost(_estimate_text, walk().actual))
+        yield Overload("string", (kind,), STRING, to_string)
+    yield Overload("string", (BYTES,), STRING, to_string, Cost(_estimate_text, walk().actual))
     for kind in (DOUBLE, INT, UINT, IP, CIDR):
-        yield function("string", (kind,), STRING, to_string)
-    yield function("bytes", (BYTES,), BYTES, _bytes)
-    yield function("bytes", (STRING,), BYTES, _bytes, Cost(_estimate_bytes, walk().actual))
-    yield function("dyn", (_A,), DYN, lambda value: value)
-    yield function("type", (_A,), meta(_A), type_of)
+        yield Overload("string", (kind,), STRING, to_string)
+    yield Overload("bytes", (BYTES,), BYTES, _bytes)
+    yield Overload("bytes", (STRING,), BYTES, _bytes, Cost(_estimate_bytes, walk().actual))
+    yield Overload("dyn", (_A,), DYN, lambda value: value)
+    yield Overload("type", (_A,), meta(_A), type_of)

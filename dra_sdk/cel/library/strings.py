@@ -22,7 +22,6 @@ from dra_sdk.cel.library.overloads import (
     Overload,
     Range,
     exactly,
-    function,
     method,
     walk,
 )
@@ -32,9 +31,9 @@ from dra_sdk.cel.values import EvaluationError, MissingPackageError, check_size,
 
 _SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TEXTS: Final = list_of(STRING)
-_LOWER: Final = {each: each + 32 for each in range(ord("A"), ord("Z") + 1)}
+_LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {lower: upper for upper, lower in _LOWER.items()}
-_ESCAPES: Final = str.maketrans(
+ESCAPES: Final = str.maketrans(
     {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 )
 #: RE2 looks at this many characters in the time of one step, as a power of two.
@@ -76,16 +75,16 @@ def _find(text: str, regex: str) -> str:
 
 
 def _find_all(text: str, regex: str, limit: int = -1) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     end = -1
     for match in pattern(regex).finditer(text):
-        if len(found) == limit:
+        if len(texts) == limit:
             break
         # Go leaves out an empty match right after another match.
         if match.end() > match.start() or match.start() != end:
-            found.append(match.group())
+            texts.append(match.group())
         end = match.end()
-    return found
+    return texts
 
 
 def _index(position: int, length: int) -> int:
@@ -132,8 +131,8 @@ def _last_index_of_1_37(text: str, part: str, start: int | None = None) -> int:
 
 def _found_last(text: str, part: str) -> int:
     """Return the index of the last occurrence; unlike `str.rfind`, `str.find` takes linear time at worst."""
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - found - len(part)
+    reversed_index = text[::-1].find(part[::-1])
+    return -1 if reversed_index < 0 else len(text) - reversed_index - len(part)
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -151,15 +150,15 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
 
 
 def _join(texts: Sequence[Any], separator: str = "") -> str:
-    for each in texts:
-        if not isinstance(each, str):
-            raise EvaluationError(f"join: invalid input: {each!r}")
+    for item in texts:
+        if not isinstance(item, str):
+            raise EvaluationError(f"join: invalid input: {item!r}")
     check_size(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
 
 def _quote(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+    return f'"{text.translate(ESCAPES)}"'
 
 
 def _estimate_quote(site: CallSite) -> CallEstimate:
@@ -227,13 +226,13 @@ def cost_of_traversal(args: Sequence[Any], _result: Any) -> int:
     pending = [args[0]]
     while pending:
         total, unknown = 0, []
-        for each in _inside(pending[-1]):
-            if not _is_container(each):
-                total += _traversal(each)
-            elif id(each) in known:
-                total += known[id(each)]
+        for item in _inside(pending[-1]):
+            if not _is_container(item):
+                total += _traversal(item)
+            elif id(item) in known:
+                total += known[id(item)]
             else:
-                unknown.append(each)
+                unknown.append(item)
         if unknown:
             pending += unknown
         else:
@@ -267,7 +266,7 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     yield method("contains", (STRING, STRING), BOOL, lambda text, part: part in text, contains)
     yield method("matches", (STRING, STRING), BOOL, _matches, SEARCH)
     cost = SEARCH if since_1_37 else NOMINAL
-    yield function("matches", (STRING, STRING), BOOL, _matches_counted, cost, counted=True)
+    yield Overload("matches", (STRING, STRING), BOOL, _matches_counted, cost, counted=True)
     find = Cost(_estimate_find, SEARCH.actual)
     yield method("find", (STRING, STRING), STRING, _find, find)
     yield method("findAll", (STRING, STRING), _TEXTS, _find_all, find)
@@ -296,4 +295,4 @@ def declared(*, since_1_37: bool) -> Iterator[Overload]:
     join = Cost(_estimate_join, lambda _args, result: ceil(size(result) * 2 * PER_CHARACTER))
     yield method("join", (_TEXTS,), STRING, _join, join)
     yield method("join", (_TEXTS, STRING), STRING, _join, join)
-    yield function("strings.quote", (STRING,), STRING, _quote, Cost(_estimate_quote, walk().actual))
+    yield Overload("strings.quote", (STRING,), STRING, _quote, Cost(_estimate_quote, walk().actual))

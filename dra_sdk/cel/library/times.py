@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from calendar import isleap, monthrange
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dra_sdk.cel.comparison import compare
-from dra_sdk.cel.library.overloads import Overload, function, method
+from dra_sdk.cel.library.overloads import Overload, method
+from dra_sdk.cel.library.standard import ORDER, integer, ordered
 from dra_sdk.cel.types import BOOL, DURATION, INT, STRING, TIMESTAMP
 from dra_sdk.cel.values import INT64, Duration, EvaluationError, Timestamp
 
@@ -39,12 +38,6 @@ _UNITS: Final = {
 _OFFSET: Final = re.compile(r"([+-]?\d+):([+-]?\d+)", re.ASCII)
 
 
-def _checked_duration(nanoseconds: int) -> Duration:
-    if not -INT64 - 1 <= nanoseconds <= INT64:
-        raise EvaluationError("integer overflow")
-    return Duration(nanoseconds)
-
-
 def _checked_timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
     if not _MIN_SECONDS <= nanoseconds // _SECOND <= _MAX_SECONDS:
         raise EvaluationError("timestamp overflow")
@@ -63,7 +56,7 @@ def _timestamp(value: Any) -> Timestamp:
     offset_hours, offset_minutes = int(match[9] or 0), int(match[10] or 0)
     valid = (
         1 <= month <= 12  # noqa: PLR2004 (months)
-        and 1 <= day <= _days_of_month(year, month)
+        and 1 <= day <= days_of_month(year, month)
         and hour < 24  # noqa: PLR2004 (hours)
         and max(minute, second) < _SIXTY
         and offset_hours <= _MAX_OFFSET_HOURS
@@ -77,7 +70,8 @@ def _timestamp(value: Any) -> Timestamp:
     return _checked_timestamp(seconds * _SECOND + fraction, offset)
 
 
-def _days_of_month(year: int, month: int) -> int:
+def days_of_month(year: int, month: int) -> int:
+    """Return how many days a month has, in any year."""
     return monthrange(2000 if isleap(year) else 2001, month)[1]
 
 
@@ -151,8 +145,8 @@ def _offset(value: Timestamp, zone: str) -> int:
         local = instant.astimezone(None if zone == "Local" else ZoneInfo(zone))
     except (ZoneInfoNotFoundError, OSError, ValueError):
         raise EvaluationError(f"unknown time zone {zone}") from None
-    found = local.utcoffset()
-    return int(found.total_seconds()) if found else 0
+    difference = local.utcoffset()
+    return int(difference.total_seconds()) if difference else 0
 
 
 def _getter(part: Callable[[int, date, int, int], int]) -> Callable[..., int]:
@@ -191,52 +185,41 @@ def _later(value: Timestamp, span: Duration) -> Timestamp:
     return _checked_timestamp(value.nanoseconds + span.nanoseconds, value.offset)
 
 
+def _added(left: Duration, right: Duration) -> Duration:
+    return Duration(integer(left.nanoseconds + right.nanoseconds))
+
+
+def _difference(left: Duration | Timestamp, right: Duration | Timestamp) -> Duration:
+    return Duration(integer(left.nanoseconds - right.nanoseconds))
+
+
 def _arithmetic() -> Iterator[Overload]:
-    def between(left: Timestamp, right: Timestamp) -> Duration:
-        return _checked_duration(left.nanoseconds - right.nanoseconds)
-
-    def added(left: Duration, right: Duration) -> Duration:
-        return _checked_duration(left.nanoseconds + right.nanoseconds)
-
-    def subtracted(left: Duration, right: Duration) -> Duration:
-        return _checked_duration(left.nanoseconds - right.nanoseconds)
-
-    yield function("_+_", (DURATION, DURATION), DURATION, added)
-    yield function("_+_", (DURATION, TIMESTAMP), TIMESTAMP, lambda span, value: _later(value, span))
-    yield function("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _later)
-    yield function("_-_", (DURATION, DURATION), DURATION, subtracted)
-    yield function(
+    yield Overload("_+_", (DURATION, DURATION), DURATION, _added)
+    yield Overload("_+_", (DURATION, TIMESTAMP), TIMESTAMP, lambda span, value: _later(value, span))
+    yield Overload("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _later)
+    yield Overload("_-_", (DURATION, DURATION), DURATION, _difference)
+    yield Overload(
         "_-_", (TIMESTAMP, DURATION), TIMESTAMP, lambda value, span: _later(value, Duration(-span.nanoseconds))
     )
-    yield function("_-_", (TIMESTAMP, TIMESTAMP), DURATION, between)
-
-
-def _order() -> Iterator[Overload]:
-    tests: dict[str, Callable[[Any, Any], bool]] = {
-        "_<_": lambda left, right: compare(left, right) < 0,
-        "_<=_": lambda left, right: compare(left, right) <= 0,
-        "_>_": lambda left, right: compare(left, right) > 0,
-        "_>=_": lambda left, right: compare(left, right) >= 0,
-    }
-    for name, run in tests.items():
-        for kind in (TIMESTAMP, DURATION):
-            yield replace(function(name, (kind, kind), BOOL, run), loose=True)
+    yield Overload("_-_", (TIMESTAMP, TIMESTAMP), DURATION, _difference)
 
 
 def declared(*, since_1_37: bool) -> Iterator[Overload]:
     """Declare everything about times; up to 1.36 `duration(int)` has a type, although it never has a value."""
     yield from _arithmetic()
-    yield from _order()
+    for name, test in ORDER.items():
+        for kind in (TIMESTAMP, DURATION):
+            yield Overload(name, (kind, kind), BOOL, ordered(test), loose=True)
     for kind in (TIMESTAMP, INT, STRING):
-        yield function("timestamp", (kind,), TIMESTAMP, _timestamp)
+        yield Overload("timestamp", (kind,), TIMESTAMP, _timestamp)
     for kind in (DURATION, STRING):
-        yield function("duration", (kind,), DURATION, _duration)
+        yield Overload("duration", (kind,), DURATION, _duration)
     if not since_1_37:
-        yield function("duration", (INT,), DURATION, _no_duration)
-    yield function("int", (TIMESTAMP,), INT, lambda value: value.nanoseconds // _SECOND)
-    yield function("int", (DURATION,), INT, lambda value: value.nanoseconds)
-    yield function("string", (TIMESTAMP,), STRING, text_of_timestamp)
-    yield function("string", (DURATION,), STRING, text_of_duration)
+        yield Overload("duration", (INT,), DURATION, _no_duration)
+    yield Overload("int", (TIMESTAMP,), INT, lambda value: value.nanoseconds // _SECOND)
+    yield Overload("int", (DURATION,), INT, lambda value: value.nanoseconds)
+    yield Overload("string", (TIMESTAMP,), STRING, text_of_timestamp)
+    yield Overload("string", (DURATION,), STRING, text_of_duration)
     for name, part in _GETTERS.items():
         yield method(name, (TIMESTAMP,), INT, _getter(part))
         yield method(name, (TIMESTAMP, STRING), INT, _getter(part))

@@ -15,7 +15,7 @@ from dra_sdk.cel.checker import check, check_any
 from dra_sdk.cel.environment import Environment, Shape, object_environment
 from dra_sdk.cel.errors import CelCompileError, CelRuntimeError
 from dra_sdk.cel.expression import MAX_COST, ObjectExpression
-from dra_sdk.cel.types import Kind, Type
+from dra_sdk.cel.types import Type, TypeKind
 from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.tools.configuration.schema import HEAD, ConfigSchema
@@ -89,7 +89,7 @@ class _Fields:
         return object_environment("self", self._struct(name, kind), self._object_shape(kind, 0), self._structs)
 
     def _struct(self, name: str, schema: JSON) -> Type:
-        struct = Type(Kind.STRUCT, name)
+        struct = Type(TypeKind.STRUCT, name)
         if struct not in self._structs:
             fields = self._structs[struct] = {}
             fields.update((key, self._type(field)) for key, field in self._schema.fields(schema))

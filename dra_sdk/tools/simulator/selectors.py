@@ -12,7 +12,7 @@ from typing import Any
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.resources import NAME_AND_NAMESPACE, ResourceType
-from dra_sdk.wire.selectors import COMPARISON, LabelSelector, Requirement, labels_match, parse_labels, terms
+from dra_sdk.wire.selectors import COMPARISON, LabelSelector, SelectorTerm, labels_match, parse_labels, terms
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ObjectSelector:
     """
 
     namespace: str = ""
-    fields: tuple[Requirement, ...] = ()
+    fields: tuple[SelectorTerm, ...] = ()
     labels: LabelSelector = ()
 
     def matches(self, obj: JSON) -> bool:
@@ -46,14 +46,14 @@ def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labe
     return ObjectSelector(namespace, tuple(_field_term(resource, term) for term in terms(fields)), requirements)
 
 
-def _field_term(resource: ResourceType, term: str) -> Requirement:
+def _field_term(resource: ResourceType, term: str) -> SelectorTerm:
     match = COMPARISON.match(term)
     if not match:
         raise statuses.bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     key = match["key"]
     if key not in resource.field_selectors:
         raise statuses.bad_request(_unknown(resource, key))
-    return Requirement(key, frozenset({match["value"]}), match["op"] == "!=")
+    return SelectorTerm(key, frozenset({match["value"]}), match["op"] == "!=")
 
 
 def _unknown(resource: ResourceType, key: str) -> str:

@@ -5,22 +5,17 @@ specs of others is `dra_sdk.wire.cdi.reading`; the simulator applies specs to co
 """
 
 from dra_sdk.wire.cdi.names import (
-    QualifiedName,
     kind_problem,
     parse_qualified_name,
     qualified_name,
     split_kind,
 )
-from dra_sdk.wire.cdi.spec import claim_spec, edits_to_json, is_empty
-from dra_sdk.wire.cdi.validation import minimum_version
+from dra_sdk.wire.cdi.spec import claim_spec, is_empty
 
 __all__ = [
-    "QualifiedName",
     "claim_spec",
-    "edits_to_json",
     "is_empty",
     "kind_problem",
-    "minimum_version",
     "parse_qualified_name",
     "qualified_name",
     "split_kind",

@@ -62,7 +62,7 @@ def parse_qualified_name(text: str) -> QualifiedName:
 
 @lru_cache(maxsize=16)  # a driver has one kind and asks for each claim
 def kind_problem(kind: str) -> str | None:
-    """The problem of a kind, None without one."""
+    """Return the problem of a kind, None without one."""
     vendor, class_ = split_kind(kind)
     if not vendor:
         return f"kind {kind!r} must be vendor/class"
@@ -73,5 +73,5 @@ def kind_problem(kind: str) -> str | None:
 
 
 def device_problem(name: str) -> str | None:
-    """The problem of a device name, None without one."""
+    """Return the problem of a device name, None without one."""
     return None if _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"

@@ -20,7 +20,7 @@ def read_spec(content: bytes, source: str) -> dict[str, Any]:
     Raises InvalidObjectError that names `source`, also if the content is not YAML or JSON (with line and column), is
     empty, or has several documents.
     """
-    specs = [each.value for each in read_documents(content, f"CDI spec {source}") if each.value is not None]
+    specs = [document.value for document in read_documents(content, f"CDI spec {source}") if document.value is not None]
     if len(specs) != 1:
         raise InvalidObjectError(f"CDI spec {source}", [f"must hold one document, has {len(specs) or 'none'}"])
     return check_spec(specs[0], source)
@@ -33,18 +33,18 @@ def check_spec(spec: Any, source: str = "") -> JSON:
     sentence for each broken rule.
     """
     subject = f"CDI spec {source}".strip()
-    found = _fit_schema(spec, subject)
-    if problems := list(spec_problems(found)):
+    checked = _fit_schema(spec, subject)
+    if problems := list(spec_problems(checked)):
         raise InvalidObjectError(subject, problems)
-    return found
+    return checked
 
 
 def _fit_schema(spec: Any, subject: str) -> JSON:
     problems: list[str] = []
-    found: JSON = schema.SPEC.read(spec, problems)
+    checked: JSON = schema.SPEC.read(spec, problems)
     if problems:
         raise InvalidObjectError(subject, [_by_device(problem.lstrip(".: "), spec) for problem in problems])
-    return found
+    return checked
 
 
 def _by_device(problem: str, spec: Any) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string", bool: "a boolean", int: "a number", float: "a fraction", dict: "an object", list: "a list",
@@ -23,18 +23,15 @@ _NAMES: Final[Mapping[type, str]] = {
 _UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
-class Schema(Protocol):
-    """A JSON type."""
+JsonType = Callable[[Any, list[str]], Any]
+"""Returns a value without nulls.
 
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """Return the value without nulls.
-
-        Appends `path: sentence` to `problems` for each part that does not fit. The path begins at this value.
-        """
+Appends `path: sentence` to the list of problems for each part that does not fit. The path begins at this value.
+"""
 
 
 def type_name(value: object) -> str:
-    """The JSON type of a value for a sentence."""
+    """Return the JSON type of a value for a sentence."""
     return "null" if value is None else _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
@@ -43,142 +40,124 @@ def _prefix(part: str, problems: list[str], first: int) -> None:
     problems[first:] = [part + problem for problem in problems[first:]]
 
 
-@dataclass(frozen=True, slots=True)
-class String:
-    """A string. Runtimes accept a number or a boolean too: in YAML, `name: 0` needs no quotes."""
-
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
-        if isinstance(value, str):
-            if found := _UNUSABLE.search(value):
-                kind = "a NUL character" if found[0] == "\0" else "an unpaired surrogate"
-                problems.append(f": must not contain {kind}, is {value!r:.80}")
-            return value
-        if isinstance(value, (bool, int, float)):
-            return json.dumps(value)
-        problems.append(f": must be a string, is {type_name(value)}")
+def string(value: Any, problems: list[str]) -> Any:
+    """Read a string. Runtimes accept a number or a boolean too: in YAML, `name: 0` needs no quotes."""
+    if isinstance(value, str):
+        if not value.isprintable() and (found := _UNUSABLE.search(value)):
+            kind = "a NUL character" if found[0] == "\0" else "an unpaired surrogate"
+            problems.append(f": must not contain {kind}, is {value!r:.80}")
         return value
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    problems.append(f": must be a string, is {type_name(value)}")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    """A boolean."""
-
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
-        if not isinstance(value, bool):
-            problems.append(f": must be a boolean, is {type_name(value)}")
-        return value
+def boolean(value: Any, problems: list[str]) -> Any:
+    """Read a boolean."""
+    if not isinstance(value, bool):
+        problems.append(f": must be a boolean, is {type_name(value)}")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """A whole number from `low` to `high`."""
+def integer(low: int, high: int) -> JsonType:
+    """Return what reads a whole number from `low` to `high`."""
 
-    low: int
-    high: int
-
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+    def read(value: Any, problems: list[str]) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):
             problems.append(f": must be a whole number, is {type_name(value)}")
-        elif not self.low <= value <= self.high:
-            problems.append(f": must be from {self.low} to {self.high}, is {value}")
+        elif not low <= value <= high:
+            problems.append(f": must be from {low} to {high}, is {value}")
         return value
 
+    return read
 
-@dataclass(frozen=True, slots=True)
-class Array:
-    """A list whose items have one type."""
 
-    item: Schema
+def array(read_item: JsonType) -> JsonType:
+    """Return what reads a list whose items have one type."""
 
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+    def read(value: Any, problems: list[str]) -> Any:
         if not isinstance(value, list):
             problems.append(f": must be a list, is {type_name(value)}")
             return value
-        found = []
+        kept = []
         for index, item in enumerate(value):
             before = len(problems)
-            found.append(self.item.read(item, problems))
+            kept.append(read_item(item, problems))
             if len(problems) > before:
                 _prefix(f"[{index}]", problems, before)
-        return found
+        return kept
+
+    return read
+
+
+def string_map(value: Any, problems: list[str]) -> Any:
+    """Read an object with any keys and strings as values."""
+    if not isinstance(value, dict):
+        problems.append(f": must be an object, is {type_name(value)}")
+        return value
+    kept = {}
+    for key, item in value.items():
+        before = len(problems)
+        kept[key] = string("" if item is None else item, problems)
+        _prefix(f"[{key}]", problems, before)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
-class StringMap:
-    """An object with any keys and strings as values."""
-
-    def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
-        if not isinstance(value, dict):
-            problems.append(f": must be an object, is {type_name(value)}")
-            return value
-        found = {}
-        for key, item in value.items():
-            before = len(problems)
-            found[key] = STRING.read("" if item is None else item, problems)
-            _prefix(f"[{key}]", problems, before)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
+class Struct:
     """An object with known fields."""
 
-    fields: Mapping[str, Schema]
+    fields: Mapping[str, JsonType]
 
     def read(self, value: Any, problems: list[str]) -> Any:
-        """See Schema."""
+        """Read such an object."""
         if not isinstance(value, dict):
             problems.append(f": must be an object, is {type_name(value)}")
             return value
-        found = {}
+        kept = {}
         for key, item in value.items():
-            schema = self.fields.get(key)
-            if schema is None:
+            read = self.fields.get(key)
+            if read is None:
                 problems.append(f".{key}: unknown field")
             elif item is not None:
                 before = len(problems)
-                found[key] = schema.read(item, problems)
+                kept[key] = read(item, problems)
                 if len(problems) > before:
                     _prefix(f".{key}", problems, before)
-        return found
+        return kept
 
 
-STRING: Final = String()
-STRINGS: Final = Array(STRING)
-BOOLEAN: Final = Boolean()
-UINT32: Final = Integer(0, 2**32 - 1)
-INT64: Final = Integer(-(2**63), 2**63 - 1)
+_STRINGS: Final = array(string)
+_UINT32: Final = integer(0, 2**32 - 1)
+_INT64: Final = integer(-(2**63), 2**63 - 1)
 
-DEVICE_NODE: Final = Object(
+DEVICE_NODE: Final = Struct(
     {
-        "path": STRING, "hostPath": STRING, "type": STRING, "major": INT64, "minor": INT64, "fileMode": UINT32,
-        "permissions": STRING, "uid": UINT32, "gid": UINT32,
+        "path": string, "hostPath": string, "type": string, "major": _INT64, "minor": _INT64, "fileMode": _UINT32,
+        "permissions": string, "uid": _UINT32, "gid": _UINT32,
     }
 )  # fmt: skip
-NET_DEVICE: Final = Object({"hostInterfaceName": STRING, "name": STRING})
-HOOK: Final = Object({"hookName": STRING, "path": STRING, "args": STRINGS, "env": STRINGS, "timeout": INT64})
-MOUNT: Final = Object({"hostPath": STRING, "containerPath": STRING, "options": STRINGS, "type": STRING})
-INTEL_RDT: Final = Object(
+NET_DEVICE: Final = Struct({"hostInterfaceName": string, "name": string})
+HOOK: Final = Struct({"hookName": string, "path": string, "args": _STRINGS, "env": _STRINGS, "timeout": _INT64})
+MOUNT: Final = Struct({"hostPath": string, "containerPath": string, "options": _STRINGS, "type": string})
+INTEL_RDT: Final = Struct(
     {
-        "closID": STRING, "l3CacheSchema": STRING, "memBwSchema": STRING, "schemata": STRINGS,
-        "enableMonitoring": BOOLEAN,
+        "closID": string, "l3CacheSchema": string, "memBwSchema": string, "schemata": _STRINGS,
+        "enableMonitoring": boolean,
     }
 )  # fmt: skip
-EDITS: Final = Object(
+EDITS: Final = Struct(
     {
-        "env": STRINGS, "deviceNodes": Array(DEVICE_NODE), "netDevices": Array(NET_DEVICE), "hooks": Array(HOOK),
-        "mounts": Array(MOUNT), "intelRdt": INTEL_RDT, "additionalGids": Array(UINT32),
+        "env": _STRINGS, "deviceNodes": array(DEVICE_NODE.read), "netDevices": array(NET_DEVICE.read),
+        "hooks": array(HOOK.read), "mounts": array(MOUNT.read), "intelRdt": INTEL_RDT.read,
+        "additionalGids": array(_UINT32),
     }
 )  # fmt: skip
-DEVICE: Final = Object({"name": STRING, "annotations": StringMap(), "containerEdits": EDITS})
-SPEC: Final = Object(
+DEVICE: Final = Struct({"name": string, "annotations": string_map, "containerEdits": EDITS.read})
+SPEC: Final = Struct(
     {
-        "cdiVersion": STRING, "kind": STRING, "annotations": StringMap(), "devices": Array(DEVICE),
-        "containerEdits": EDITS,
+        "cdiVersion": string, "kind": string, "annotations": string_map, "devices": array(DEVICE.read),
+        "containerEdits": EDITS.read,
     }
 )  # fmt: skip

@@ -30,14 +30,14 @@ _MAX_PREFIX: Final = 253
 
 
 def spec_problems(spec: JSON) -> Iterator[str]:
-    """Every problem of a spec."""
+    """Yield every problem of a spec."""
     if problem := version_problem(spec):
         yield f"cdiVersion: {problem}"
     yield from content_problems(spec)
 
 
 def content_problems(spec: JSON) -> Iterator[str]:
-    """Every problem of a spec except those of its version, which a writer computes from the rest."""
+    """Yield every problem of a spec except those of its version, which a writer computes from the rest."""
     if problem := kind_problem(spec.get("kind", "")):
         yield f"kind: {problem}"
     if annotations := spec.get("annotations"):
@@ -58,7 +58,7 @@ def content_problems(spec: JSON) -> Iterator[str]:
 
 
 def device_problems(device: JSON) -> Iterator[str]:
-    """Every problem of one device of a spec. Its edits must change something."""
+    """Yield every problem of one device of a spec. Its edits must change something."""
     if problem := device_problem(device.get("name", "")):
         yield f"name: {problem}"
     if annotations := device.get("annotations"):
@@ -70,7 +70,7 @@ def device_problems(device: JSON) -> Iterator[str]:
 
 
 def edits_problems(edits: JSON) -> Iterator[str]:
-    """Every problem of container edits."""
+    """Yield every problem of container edits."""
     yield from _env(edits.get("env") or (), "env")
     for field, check in _ITEM_CHECKS:
         if items := edits.get(field):
@@ -172,7 +172,7 @@ def minimum_version(spec: JSON) -> str:
 
 
 def version_problem(spec: JSON) -> str | None:
-    """The problem of the version that `spec` declares, None without one. A leading `v` is allowed."""
+    """Return the problem of the version that `spec` declares, None without one. A leading `v` is allowed."""
     declared = str(spec.get("cdiVersion", ""))
     if declared.removeprefix("v") not in VERSIONS:
         return f"{declared!r} is not a released version of CDI, the newest is {CURRENT}"

@@ -57,30 +57,28 @@ class DeviceDerivedAttribute(Object):
     expression: str = ""
 
 
-class ExactDeviceRequest(Object):
-    """A request for devices of one class."""
+class RequestedDevices(Object):
+    """The fields that both kinds of requests have."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] | None = None
     allocation_mode: str = ""
     count: Int64 = 0
-    admin_access: Annotated[bool | None, ADMIN_ACCESS] = None
     tolerations: Annotated[list[DeviceToleration] | None, TAINTS] = None
     capacity: Annotated[CapacityRequirements | None, CONSUMABLE] = None
     derived_attributes: Annotated[list[DeviceDerivedAttribute] | None, DERIVED] = None
 
 
-class DeviceSubRequest(Object):
+class ExactDeviceRequest(RequestedDevices):
+    """A request for devices of one class."""
+
+    admin_access: Annotated[bool | None, ADMIN_ACCESS] = None
+
+
+class DeviceSubRequest(RequestedDevices):
     """One alternative of a request."""
 
     name: str = ""
-    device_class_name: str = ""
-    selectors: list[DeviceSelector] | None = None
-    allocation_mode: str = ""
-    count: Int64 = 0
-    tolerations: Annotated[list[DeviceToleration] | None, TAINTS] = None
-    capacity: Annotated[CapacityRequirements | None, CONSUMABLE] = None
-    derived_attributes: Annotated[list[DeviceDerivedAttribute] | None, DERIVED] = None
 
 
 class DeviceRequest(Object):
@@ -120,12 +118,10 @@ class ResourceClaimSpec(Object):
     devices: DeviceClaim = Field(default_factory=DeviceClaim)
 
 
-class DeviceAllocationConfiguration(Object):
+class DeviceAllocationConfiguration(DeviceClaimConfiguration):
     """Configuration from the class or from the claim."""
 
     source: str = ""
-    requests: list[TextItem] | None = None
-    opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceRequestAllocationResult(Object):

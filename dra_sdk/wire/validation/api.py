@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_sdk.errors import InvalidObjectError
@@ -19,23 +18,18 @@ from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, dupl
 
 CompileCel = Callable[[Uncompiled], Problem | None]
 """Compiles a CEL expression and checks its cost. Returns the problem, None if the server would accept it."""
-_Create = Callable[[Any, ServerProfile], Problems]
-_Update = Callable[[Any, Any, ServerProfile], Problems]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    create: _Create
-    update: _Update
-    update_status: _Update | None = None
-
-
-_RULES: Final[Mapping[str, _Rules]] = {
-    "DeviceClass": _Rules(classes.new_class, classes.updated_class),
-    "DeviceTaintRule": _Rules(classes.new_rule, classes.updated_rule, classes.updated_rule_status),
-    "ResourceClaim": _Rules(claims.new_claim, claims.updated_claim, status.updated_status),
-    "ResourceClaimTemplate": _Rules(claims.new_template, claims.updated_template),
-    "ResourceSlice": _Rules(slices.new_slice, slices.updated_slice),
+_Check = Callable[[Any, Any, ServerProfile], Problems]
+"""Checks an object; the second one is what is stored, None for an object that is created."""
+_CHECKS: Final[Mapping[str, _Check]] = {
+    "DeviceClass": classes.device_class,
+    "DeviceTaintRule": classes.taint_rule,
+    "ResourceClaim": claims.resource_claim,
+    "ResourceClaimTemplate": claims.claim_template,
+    "ResourceSlice": slices.resource_slice,
+}
+_STATUS_CHECKS: Final[Mapping[str, _Check]] = {
+    "DeviceTaintRule": classes.taint_rule_status,
+    "ResourceClaim": status.claim_status,
 }
 
 
@@ -63,24 +57,20 @@ def validate(
     value, problems = read_object(obj, profile)
     if value is None:
         return problems
-    rules = _RULES[value.kind]
     set_defaults(value)
-    if subresource and (subresource != "status" or rules.update_status is None or old is None):
+    if subresource and (subresource != "status" or value.kind not in _STATUS_CHECKS or old is None):
         raise ValueError(f"an update of {value.kind} has no subresource {subresource!r}, or lacks the old object")
-    if old is None:
-        found = rules.create(value, profile)
-    else:
-        update = rules.update_status if subresource and rules.update_status else rules.update
-        found = update(value, _stored(value, old, profile), profile)
-    return list(dict.fromkeys([*problems, *_compiled(found, compile_cel)]))
+    check = (_STATUS_CHECKS if subresource else _CHECKS)[value.kind]
+    broken = check(value, None if old is None else _stored(value, old, profile), profile)
+    return list(dict.fromkeys([*problems, *_compiled(broken, compile_cel)]))
 
 
 def _compiled(problems: Iterable[Problem], compile_cel: CompileCel | None) -> Problems:
     for problem in problems:
         if not isinstance(problem, Uncompiled):
             yield problem
-        elif compile_cel is not None and (found := compile_cel(problem)):
-            yield found
+        elif compile_cel is not None and (cel_problem := compile_cel(problem)):
+            yield cel_problem
 
 
 def check(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> None:

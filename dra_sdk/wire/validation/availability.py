@@ -62,14 +62,14 @@ def drop_disabled(value: Object, old: Object | None, profile: ServerProfile) -> 
     Fields of a feature that the stored object `old` uses are kept.
     """
     used = {available.gates for _, _, _, available in _limited(old)}
-    found = [
+    disabled = [
         (owner, name)
         for owner, name, _, available in _limited(value)
         if _missing(available, profile) and available.gates not in used
     ]
-    for owner, name in found:
+    for owner, name in disabled:
         _unset(owner, name)
-    return bool(found)
+    return bool(disabled)
 
 
 def _missing(available: Available, profile: ServerProfile) -> tuple[str, ...]:
@@ -106,6 +106,6 @@ def _below(part: str, value: Any) -> Iterator[tuple[Object, str, str, Available]
 def _fields(model: type[Object]) -> Mapping[str, tuple[str, Available | None]]:
     """Return the JSON name of each field and its availability, None if it is always available."""
     return {
-        name: (str(info.alias), next((each for each in info.metadata if isinstance(each, Available)), None))
+        name: (str(info.alias), next((item for item in info.metadata if isinstance(item, Available)), None))
         for name, info in model.model_fields.items()
     }

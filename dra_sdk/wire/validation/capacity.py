@@ -34,7 +34,7 @@ from dra_sdk.wire.resource.slices import (
 )
 from dra_sdk.wire.validation.names import MAX_LABEL, dns_label
 from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, not_found, required, show
-from dra_sdk.wire.validation.rules import accept, check_map, check_set, itself
+from dra_sdk.wire.validation.rules import accept, check_map, check_set, if_given, if_set
 
 _MAX: Final = 2**63 - 1
 _FIRST_WITH_STEP_RULES: Final = 37
@@ -134,7 +134,7 @@ def _is_milli(amount: Quantity) -> bool:
 
 
 def _on_step(value: Quantity, low: Quantity, step: Quantity, *, exact: bool) -> bool:
-    """Whether a value is `low` and a multiple of `step`. Servers round to whole numbers first unless `exact`."""
+    """Return whether a value is `low` and a multiple of `step`. Servers round both first unless `exact`."""
     if exact:
         return (value.value - low.value) % step.value == 0
     return (int(value) - int(low)) % int(step) == 0
@@ -143,69 +143,55 @@ def _on_step(value: Quantity, low: Quantity, step: Quantity, *, exact: bool) -> 
 def counter_sets(sets: list[CounterSet] | None, field: str, profile: ServerProfile) -> Problems:
     """Check the counter sets of a slice."""
 
-    def check(each: CounterSet, where: str) -> Problems:
-        yield from _name(each.name, f"{where}.name")
-        yield from _counters(each.counters, f"{where}.counters", profile)
+    def check(counter_set: CounterSet, where: str) -> Problems:
+        yield from if_given(dns_label, counter_set.name, f"{where}.name")
+        yield from _counters(counter_set.counters, f"{where}.counters", profile)
 
     limit = profile.limits.counter_sets_per_slice
-    yield from check_set(sets, field, check, profile, key=lambda each: each.name, key_field="name", at_most=limit)
+    yield from check_set(sets, field, check, profile, key_field="name", at_most=limit)
 
 
 def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems:
     """Check the counters that one device consumes."""
 
-    def check(each: DeviceCounterConsumption, where: str) -> Problems:
+    def check(consumption: DeviceCounterConsumption, where: str) -> Problems:
         # 1.34 checks only that the name is set. The counter set must be in the same slice.
-        if profile.minor > OLDEST or not each.counter_set:
-            yield from _name(each.counter_set, f"{where}.counterSet")
-        yield from _counters(each.counters, f"{where}.counters", profile)
-        groups, limit = each.compatibility_groups, profile.limits.compatibility_groups
-        yield from check_set(groups, f"{where}.compatibilityGroups", dns_label, profile, key=itself, at_most=limit)
+        if profile.minor > OLDEST or not consumption.counter_set:
+            yield from if_given(dns_label, consumption.counter_set, f"{where}.counterSet")
+        yield from _counters(consumption.counters, f"{where}.counters", profile)
+        groups, limit = consumption.compatibility_groups, profile.limits.compatibility_groups
+        yield from check_set(groups, f"{where}.compatibilityGroups", dns_label, profile, at_most=limit)
 
-    yield from check_set(
-        device.consumes_counters,
-        field,
-        check,
-        profile,
-        key=lambda each: each.counter_set,
-        key_field="counterSet",
-        at_most=profile.limits.counter_sets_per_device,
-    )
+    limit = profile.limits.counter_sets_per_device
+    yield from check_set(device.consumes_counters, field, check, profile, key_field="counterSet", at_most=limit)
 
 
 def counters_of_1_34(spec: ResourceSliceSpec, field: str) -> Problems:
     """Check totals of a slice and references within it as 1.34 does. Later releases count differently."""
-    consumed = sum(len(each.counters or ()) for device in spec.devices or () for each in device.consumes_counters or ())
+    consumed = sum(len(use.counters or ()) for device in spec.devices or () for use in device.consumes_counters or ())
     if consumed > DEVICE_COUNTERS_PER_SLICE_1_34:
         limit = DEVICE_COUNTERS_PER_SLICE_1_34
         yield invalid(f"{field}.devices", f"must have at most {limit} counters in all devices, has {consumed}")
-    total = sum(len(each.counters or ()) for each in spec.shared_counters or ())
+    total = sum(len(counter_set.counters or ()) for counter_set in spec.shared_counters or ())
     if total > COUNTERS_PER_SLICE_1_34:
         limit = COUNTERS_PER_SLICE_1_34
         yield invalid(f"{field}.sharedCounters", f"must have at most {limit} counters in all, has {total}")
-    known = {each.name: set(each.counters or ()) for each in spec.shared_counters or ()}
+    known = {counter_set.name: set(counter_set.counters or ()) for counter_set in spec.shared_counters or ()}
     for index, device in enumerate(spec.devices or ()):
         yield from _references(device, f"{field}.devices[{index}]", known)
 
 
 def _references(device: Device, field: str, known: dict[str, set[str]]) -> Problems:
-    total = sum(len(each.counters or ()) for each in device.consumes_counters or ())
+    total = sum(len(consumption.counters or ()) for consumption in device.consumes_counters or ())
     if total > COUNTERS_PER_DEVICE_1_34:
         yield invalid(field, f"must consume at most {COUNTERS_PER_DEVICE_1_34} counters, consumes {total}")
-    for index, each in enumerate(device.consumes_counters or ()):
+    for index, taken in enumerate(device.consumes_counters or ()):
         where = f"{field}.consumesCounters[{index}]"
-        if each.counter_set not in known:
-            yield invalid(f"{where}.counterSet", f"must be a counter set of this slice, is {show(each.counter_set)}")
+        if taken.counter_set not in known:
+            yield invalid(f"{where}.counterSet", f"must be a counter set of this slice, is {show(taken.counter_set)}")
             continue
-        for name in set(each.counters or ()) - known[each.counter_set]:
-            yield invalid(f"{where}.counters", f"counter set {each.counter_set} has no counter {show(name)}")
-
-
-def _name(name: str, field: str) -> Problems:
-    if not name:
-        yield required(field)
-    else:
-        yield from dns_label(name, field)
+        for name in set(taken.counters or ()) - known[taken.counter_set]:
+            yield invalid(f"{where}.counters", f"counter set {taken.counter_set} has no counter {show(name)}")
 
 
 def _counters(counters: dict[str, Counter] | None, field: str, profile: ServerProfile) -> Problems:
@@ -221,8 +207,8 @@ def node_allocatable(device: Device, field: str) -> Problems:
     capacities = device.capacity or {}
     for name, mapping in (device.node_allocatable_resource_mappings or {}).items():
         yield from _mapping_of_1_36(name, mapping, f"{field}.nodeAllocatableResourceMappings[{name}]", capacities)
-    for name, each in (device.node_allocatable_resources or {}).items():
-        yield from _resource(name, each, f"{field}.nodeAllocatableResources[{name}]", capacities)
+    for name, resource in (device.node_allocatable_resources or {}).items():
+        yield from _resource(name, resource, f"{field}.nodeAllocatableResources[{name}]", capacities)
 
 
 def _mapping_of_1_36(
@@ -243,8 +229,7 @@ def _resource(name: str, value: NodeAllocatableResource, field: str, capacities:
         yield required(field, "must have a mapping or an overhead")
     if value.mapping is not None:
         yield from _mapping(value.mapping, f"{field}.mapping", capacities)
-    if value.overhead is not None:
-        yield from _overhead(value.overhead, f"{field}.overhead")
+    yield from if_set(_overhead, value.overhead, f"{field}.overhead")
 
 
 def _mapping(mapping: NodeAllocatableMapping, field: str, capacities: Mapping[str, object]) -> Problems:

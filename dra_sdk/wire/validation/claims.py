@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from dra_sdk.model.claim import base_request
@@ -26,7 +27,6 @@ from dra_sdk.wire.resource.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_sdk.wire.resource.slices import DeviceToleration
 from dra_sdk.wire.validation.devices import toleration
 from dra_sdk.wire.validation.metadata import new_metadata, template_metadata, updated_metadata
 from dra_sdk.wire.validation.names import dns_label, driver_name, fully_qualified_name, required_subdomain
@@ -43,7 +43,7 @@ from dra_sdk.wire.validation.problems import (
     too_long,
     too_many,
 )
-from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
+from dra_sdk.wire.validation.rules import check_list, check_set, immutable
 
 Names = Mapping[str, Set[str]]
 """The alternatives of each request, by the request's name."""
@@ -67,43 +67,30 @@ class _Context:
     constrained: Mapping[str, Set[str]]
 
 
-def new_claim(value: ResourceClaim, profile: ServerProfile) -> Problems:
-    """Check a claim that is created. Its status is not checked, because the server clears it."""
+def resource_claim(value: ResourceClaim, old: ResourceClaim | None, profile: ServerProfile) -> Problems:
+    """Check a claim, without its status: the server clears that of a new one. An update must not change the spec."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
-    yield from device_claim(value.spec.devices, "spec.devices", profile)
+    if old is None or profile.minor == OLDEST:
+        yield from device_claim(value.spec.devices, "spec.devices", profile)
+    if old is not None:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+        yield from immutable(value.spec, old.spec, "spec")
 
 
-def updated_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """Check a claim that is updated. Its spec must not change."""
-    if profile.minor == OLDEST:
-        yield from new_claim(value, profile)
-    else:
-        yield from new_metadata(value.metadata, profile, namespaced=True)
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from immutable(value.spec, old.spec, "spec")
-
-
-def new_template(value: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """Check a template that is created."""
+def claim_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate | None, profile: ServerProfile) -> Problems:
+    """Check a template. An update is checked like a new one, and must not change the spec."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from template_metadata(value.spec.metadata, "spec.metadata")
     yield from device_claim(value.spec.spec.devices, "spec.spec.devices", profile)
-
-
-def updated_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """Check a template that is updated: like a new one, and its spec must not change."""
-    yield from new_template(value, profile)
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from immutable(value.spec, old.spec, "spec")
+    if old is not None:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+        yield from immutable(value.spec, old.spec, "spec")
 
 
 def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Problems:
     """Check requests, constraints and configuration."""
     names, limits = request_names(claim), profile.limits
-    context = _Context(profile, _constrained_attributes(claim.constraints or []))
-
-    def one(value: DeviceRequest, where: str) -> Problems:
-        return _request(value, where, context)
+    one = partial(_request, context=_Context(profile, _constrained_attributes(claim.constraints or [])))
 
     def constraint(value: DeviceConstraint, where: str) -> Problems:
         yield from references(value.requests, f"{where}.requests", names, profile)
@@ -114,25 +101,19 @@ def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Prob
         yield from opaque(value.opaque, where, profile)
 
     where, limit = f"{field}.requests", limits.requests
-    yield from check_set(
-        claim.requests, where, one, profile, key=lambda value: value.name, key_field="name", at_most=limit
-    )
+    yield from check_set(claim.requests, where, one, profile, key_field="name", at_most=limit)
     yield from check_list(claim.constraints, f"{field}.constraints", constraint, profile, at_most=limits.constraints)
     yield from check_list(claim.config, f"{field}.config", config, profile, at_most=limits.configs)
 
 
 def request_names(claim: DeviceClaim) -> Names:
     """Return the names to which constraints, configuration and results of a claim may refer."""
-    return {value.name: {each.name for each in value.first_available or ()} for value in claim.requests or ()}
+    return {request.name: {choice.name for choice in request.first_available or ()} for request in claim.requests or ()}
 
 
 def references(requests: list[str] | None, field: str, names: Names, profile: ServerProfile) -> Problems:
     """Check a set of references to requests."""
-
-    def check(name: str, where: str) -> Problems:
-        return reference(name, where, names)
-
-    yield from check_set(requests, field, check, profile, key=itself, at_most=profile.limits.requests)
+    return check_set(requests, field, partial(reference, names=names), profile, at_most=profile.limits.requests)
 
 
 def reference(name: str, field: str, names: Names) -> Problems:
@@ -141,7 +122,7 @@ def reference(name: str, field: str, names: Names) -> Problems:
     if len(parts) <= 2:  # noqa: PLR2004 (a request and an alternative)
         for part in parts:
             yield from dns_label(part, field)
-    if parts[0] not in names or parts[1:] not in ([], *([each] for each in names[parts[0]])):
+    if parts[0] not in names or parts[1:] not in ([], *([alternative] for alternative in names[parts[0]])):
         yield invalid(field, f"must be a request of the claim, or request/subrequest, is {show(name)}")
 
 
@@ -166,13 +147,13 @@ def _lower_case_name(value: str, field: str, profile: ServerProfile) -> Problems
 
 def _constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:
     """Return the attributes that the constraints of a claim compare, by request."""
-    found: dict[str, set[str]] = {}
+    attributes: dict[str, set[str]] = {}
     for constraint in constraints:
         name = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
         if name is not None:
             for request in constraint.requests or [""]:
-                found.setdefault(request, set()).add(name)
-    return found
+                attributes.setdefault(request, set()).add(name)
+    return attributes
 
 
 def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
@@ -191,11 +172,8 @@ def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
         yield from dns_label(item.name, f"{where}.name")
         yield from _devices(item, where, f"{value.name}/{item.name}", context)
 
-    limit = profile.limits.alternatives
-    where = f"{field}.firstAvailable"
-    yield from check_set(
-        alternatives, where, alternative, profile, key=lambda item: item.name, key_field="name", at_most=limit
-    )
+    where, limit = f"{field}.firstAvailable", profile.limits.alternatives
+    yield from check_set(alternatives, where, alternative, profile, key_field="name", at_most=limit)
     if exactly is not None:
         yield from _devices(exactly, f"{field}.exactly", value.name, context)
 
@@ -227,10 +205,7 @@ def _cel(
 
 def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: _Context) -> Problems:
     profile = context.profile
-
-    def tolerate(item: DeviceToleration, where: str) -> Problems:
-        return toleration(item, where, profile)
-
+    tolerate = partial(toleration, profile=profile)
     yield from required_subdomain(value.device_class_name, f"{field}.deviceClassName")
     yield from selectors(value.selectors, f"{field}.selectors", profile)
     yield from _amount(value.allocation_mode, value.count, field)
@@ -265,9 +240,9 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
             yield from _cel(item.expression, f"{where}.expression", profile, derives=True)
 
     # Unlike other lists, one that is too long is looked at to its end.
-    yield from check_set(items, field, check, profile, key=lambda item: item.name)
-    if (found := len(items or ())) > (limit := profile.limits.derived_attributes):
-        yield too_many(field, found, limit)
+    yield from check_set(items, field, check, profile, key_field="name")
+    if (length := len(items or ())) > (limit := profile.limits.derived_attributes):
+        yield too_many(field, length, limit)
 
 
 def opaque(

@@ -23,46 +23,37 @@ from dra_sdk.wire.validation.names import (
     pool_name,
 )
 from dra_sdk.wire.validation.problems import Problems, Uncompiled
-from dra_sdk.wire.validation.rules import check_list, semantically_equal
+from dra_sdk.wire.validation.rules import check_list, if_set, semantically_equal
 
 
-def new_class(value: DeviceClass, profile: ServerProfile) -> Problems:
-    """Check a DeviceClass that is created.
+def device_class(value: DeviceClass, old: DeviceClass | None, profile: ServerProfile) -> Problems:
+    """Check a DeviceClass. New limits do not apply to fields that an update does not change.
 
     Since 1.35 a generateName need not be a DNS subdomain. The server checks only whether it fits into a URL path, and
     only if everything else is valid.
     """
     before_1_35 = profile.minor == OLDEST
-    found = list(new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=before_1_35))
-    found += _class(value.spec, None, "spec", profile)
-    yield from found
-    if all(isinstance(each, Uncompiled) for each in found):
+    problems = list(new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=before_1_35))
+    is_new = old is None or before_1_35
+    problems += _class(value.spec, None, "spec", profile) if is_new else ()
+    yield from problems
+    if is_new and all(isinstance(problem, Uncompiled) for problem in problems):
         yield from path_segment_prefix(value.metadata.generate_name, "metadata.generateName")
+    if old is not None:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+        yield from _class(value.spec, old.spec, "spec", profile)
 
 
-def updated_class(value: DeviceClass, old: DeviceClass, profile: ServerProfile) -> Problems:
-    """Check a DeviceClass that is updated. New limits do not apply to fields that did not change."""
-    if profile.minor == OLDEST:
-        yield from new_class(value, profile)
+def taint_rule(value: DeviceTaintRule, old: DeviceTaintRule | None, profile: ServerProfile) -> Problems:
+    """Check a DeviceTaintRule, without its status: the server clears that of a new one."""
+    if old is None:
+        yield from new_metadata(value.metadata, profile, namespaced=False)
     else:
-        yield from new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=False)
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from _class(value.spec, old.spec, "spec", profile)
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+    yield from _rule(value.spec, None if old is None else old.spec, "spec", profile)
 
 
-def new_rule(value: DeviceTaintRule, profile: ServerProfile) -> Problems:
-    """Check a DeviceTaintRule that is created. Its status is not checked, because the server clears it."""
-    yield from new_metadata(value.metadata, profile, namespaced=False)
-    yield from _rule(value.spec, None, "spec", profile)
-
-
-def updated_rule(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
-    """Check a DeviceTaintRule that is updated."""
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from _rule(value.spec, old.spec, "spec", profile)
-
-
-def updated_rule_status(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
+def taint_rule_status(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
     """Check a DeviceTaintRule whose status is updated."""
     yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from conditions(value.status.conditions, "status.conditions", profile)
@@ -77,8 +68,7 @@ def _class(spec: DeviceClassSpec, old: DeviceClassSpec | None, field: str, profi
 
     yield from selectors(spec.selectors, f"{field}.selectors", profile, stored=stored_selectors)
     yield from check_list(spec.config, f"{field}.config", config, profile, at_most=profile.limits.configs)
-    if spec.extended_resource_name is not None:
-        yield from extended_resource_name(spec.extended_resource_name, f"{field}.extendedResourceName")
+    yield from if_set(extended_resource_name, spec.extended_resource_name, f"{field}.extendedResourceName")
 
 
 def _rule(spec: DeviceTaintRuleSpec, old: DeviceTaintRuleSpec | None, field: str, profile: ServerProfile) -> Problems:
@@ -92,13 +82,9 @@ def _rule(spec: DeviceTaintRuleSpec, old: DeviceTaintRuleSpec | None, field: str
 def _selector(
     value: DeviceTaintSelector, old: DeviceTaintSelector | None, field: str, profile: ServerProfile
 ) -> Problems:
-    if value.device_class_name is not None:
-        yield from dns_subdomain(value.device_class_name, f"{field}.deviceClassName")
-    if value.driver is not None:
-        yield from driver_name(value.driver, f"{field}.driver")
-    if value.pool is not None:
-        yield from pool_name(value.pool, f"{field}.pool")
-    if value.device is not None:
-        yield from dns_label(value.device, f"{field}.device")
+    yield from if_set(dns_subdomain, value.device_class_name, f"{field}.deviceClassName")
+    yield from if_set(driver_name, value.driver, f"{field}.driver")
+    yield from if_set(pool_name, value.pool, f"{field}.pool")
+    yield from if_set(dns_label, value.device, f"{field}.device")
     stored = old is not None and semantically_equal(value.selectors, old.selectors)
     yield from selectors(value.selectors, f"{field}.selectors", profile, stored=stored)

@@ -66,7 +66,7 @@ def read_as(model: type[Model], obj: Any, profile: ServerProfile) -> tuple[Model
     try:
         value = model.model_validate(obj)
     except ValidationError as error:
-        problems = [_problem(each, model) for each in error.errors(include_url=False)]
+        problems = [_problem(detail, model) for detail in error.errors(include_url=False)]
         if any(problem.type is not ProblemType.UNKNOWN for problem in problems):
             return None, problems
         value = model.model_validate(obj, extra="ignore")
@@ -106,7 +106,7 @@ def without_disabled(obj: Mapping[str, Any], old: Mapping[str, Any] | None, prof
 def set_defaults(value: TopLevel) -> None:
     """Fill in the default values. The time of a taint stays unset: the server sets it to the current second."""
     if owners := value.metadata.owner_references:
-        value.metadata.owner_references = [each for index, each in enumerate(owners) if each not in owners[:index]]
+        value.metadata.owner_references = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
     match value:
         case ResourceSlice():
             if "generation" not in value.spec.pool.model_fields_set:
@@ -138,16 +138,16 @@ def set_device_defaults(device: Device) -> None:
 
 def _amounts(holders: Iterable[Counter | DeviceCapacity]) -> None:
     """Set missing amounts to zero, as the server stores them."""
-    for each in holders:
-        if "value" not in each.model_fields_set:
-            each.value = Quantity(0)
+    for holder in holders:
+        if "value" not in holder.model_fields_set:
+            holder.value = Quantity(0)
 
 
 def _claim(claim: DeviceClaim) -> None:
     for request in claim.requests or ():
-        for each in (request.exactly, *(request.first_available or ())):
-            if each is not None:
-                _request(each)
+        for alternative in (request.exactly, *(request.first_available or ())):
+            if alternative is not None:
+                _request(alternative)
 
 
 def _request(request: ExactDeviceRequest | DeviceSubRequest) -> None:
@@ -193,7 +193,7 @@ def _problem(error: ErrorDetails, model: type[Object]) -> Problem:
 
 
 def _similar_field(location: Sequence[str | int], model: type[Object]) -> str:
-    """The field that is most like an unknown one, or that has its name below it, as the end of a sentence."""
+    """Return, as the end of a sentence, the field that is most like an unknown one or has its name below it."""
     current: type[Object] | None = model
     for part in location[:-1]:
         if current is not None and part in (fields := _fields(current)):
@@ -201,16 +201,16 @@ def _similar_field(location: Sequence[str | int], model: type[Object]) -> str:
     fields, name = _fields(current) if current else {}, str(location[-1])
     if hint := did_you_mean(name, fields):
         return hint
-    inner = next((field for field, each in fields.items() if each is not None and name in _fields(each)), None)
+    inner = next((field for field, inside in fields.items() if inside is not None and name in _fields(inside)), None)
     return f"; did you mean {inner}.{name}?" if inner else ""
 
 
 def _fields(model: type[Object]) -> dict[str, type[Object] | None]:
-    """The fields of a model in JSON, each with the model of its value or of its items, if it has one."""
+    """Return the fields of a model in JSON with the model of the value or of its items, if it has one."""
     return {str(field.alias): _model_in(field.annotation) for field in model.model_fields.values()}
 
 
 def _model_in(annotation: Any) -> type[Object] | None:
     if isinstance(annotation, type) and issubclass(annotation, Object):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
+    return next((model for argument in get_args(annotation) if (model := _model_in(argument)) is not None), None)

@@ -6,10 +6,12 @@ Source: resource.k8s.io Device validation; DeviceAttribute (KEP-5491 for lists),
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-from dra_sdk.wire.resource.slices import Device, DeviceAttribute, DeviceCapacity, DeviceTaint, DeviceToleration
+from dra_sdk.wire.resource.slices import Device, DeviceAttribute, DeviceTaint, DeviceToleration, ResourceSliceSpec
 from dra_sdk.wire.validation.capacity import capacity, consumptions, node_allocatable
 from dra_sdk.wire.validation.metadata import node_selector
 from dra_sdk.wire.validation.names import (
@@ -22,7 +24,7 @@ from dra_sdk.wire.validation.names import (
     semantic_version,
 )
 from dra_sdk.wire.validation.problems import Problems, duplicate, invalid, not_supported, required, show, too_long
-from dra_sdk.wire.validation.rules import check_list, check_map, semantically_equal
+from dra_sdk.wire.validation.rules import check_list, check_map, if_set, semantically_equal
 
 OPERATORS: Final = ("Equal", "Exists")
 _FIRST_WITH_LISTS: Final = 36
@@ -37,11 +39,14 @@ def device(value: Device, field: str, profile: ServerProfile, *, old: Device | N
     """
     yield from dns_label(value.name, f"{field}.name")
     yield from _sizes(value, field, profile)
-    yield from _attributes(value, field, profile)
+    key, check = partial(qualified_name, profile=profile), partial(attribute, profile=profile)
+    yield from check_map(value.attributes, f"{field}.attributes", key, check, profile, longest_key=MAX_QUALIFIED)
     if old is None or profile.minor < _FIRST_TO_KEEP_CAPACITY or not semantically_equal(value.capacity, old.capacity):
-        yield from _capacities(value, field, profile)
+        amount = partial(capacity, profile=profile, shared=bool(value.allow_multiple_allocations))
+        yield from check_map(value.capacity, f"{field}.capacity", key, amount, profile, longest_key=MAX_QUALIFIED)
     if old is None or profile.minor == OLDEST or not semantically_equal(value.taints, old.taints):
-        yield from _taints(value, field, profile)
+        where, limit = f"{field}.taints", profile.limits.taints_per_device
+        yield from check_list(value.taints, where, partial(taint, profile=profile), profile, at_most=limit)
     yield from consumptions(value, f"{field}.consumesCounters", profile)
     yield from _nodes(value, field, selects_nodes)
     yield from binding_conditions(value.binding_conditions, value.binding_failure_conditions, field, profile)
@@ -49,7 +54,7 @@ def device(value: Device, field: str, profile: ServerProfile, *, old: Device | N
 
 
 def is_advanced(value: Device, profile: ServerProfile) -> bool:
-    """Whether a slice with this device has a lower limit of devices."""
+    """Return whether a slice with this device has a lower limit of devices."""
     return bool(value.taints or value.consumes_counters or (has_lists(value) and profile.minor >= _FIRST_WITH_LISTS))
 
 
@@ -63,56 +68,35 @@ def _sizes(value: Device, field: str, profile: ServerProfile) -> Problems:
         yield invalid(field, f"must have at most {limits.attribute_values} attribute values, has {count}")
 
 
-def _attributes(value: Device, field: str, profile: ServerProfile) -> Problems:
-    def key(name: str, where: str) -> Problems:
-        return qualified_name(name, where, profile)
-
-    def check(item: DeviceAttribute, where: str) -> Problems:
-        return attribute(item, where, profile)
-
-    yield from check_map(value.attributes, f"{field}.attributes", key, check, profile, longest_key=MAX_QUALIFIED)
-
-
-def _capacities(value: Device, field: str, profile: ServerProfile) -> Problems:
-    def key(name: str, where: str) -> Problems:
-        return qualified_name(name, where, profile)
-
-    def check(item: DeviceCapacity, where: str) -> Problems:
-        return capacity(item, where, profile, shared=bool(value.allow_multiple_allocations))
-
-    yield from check_map(value.capacity, f"{field}.capacity", key, check, profile, longest_key=MAX_QUALIFIED)
-
-
-def _taints(value: Device, field: str, profile: ServerProfile) -> Problems:
-    def check(item: DeviceTaint, where: str) -> Problems:
-        return taint(item, where, profile)
-
-    limit = profile.limits.taints_per_device
-    yield from check_list(value.taints, f"{field}.taints", check, profile, at_most=limit)
-
-
 def _nodes(value: Device, field: str, selects_nodes: bool) -> Problems:
-    given = {"nodeName": value.node_name, "nodeSelector": value.node_selector, "allNodes": value.all_nodes}
-    if not selects_nodes:
-        for_all = [name for name, item in given.items() if item is not None]
-        if for_all:
-            yield invalid(
-                field, f"may have {' and '.join(for_all)} only if perDeviceNodeSelection of the slice is true"
-            )
+    if selects_nodes:
+        flags = {"allNodes": value.all_nodes}
+        yield from chosen_nodes(value, flags, field, " as perDeviceNodeSelection of the slice is true")
         return
+    given = {"nodeName": value.node_name, "nodeSelector": value.node_selector, "allNodes": value.all_nodes}
+    for_all = [name for name, item in given.items() if item is not None]
+    if for_all:
+        yield invalid(field, f"may have {' and '.join(for_all)} only if perDeviceNodeSelection of the slice is true")
+
+
+def chosen_nodes(
+    value: Device | ResourceSliceSpec, flags: Mapping[str, bool | None], field: str, reason: str = ""
+) -> Problems:
+    """Check that a device or a slice selects its nodes in one way: by name, by a selector, or by one of the flags."""
     if value.node_name:
         yield from dns_subdomain(value.node_name, f"{field}.nodeName")
     elif value.node_name is not None:
         yield invalid(f"{field}.nodeName", "must not be empty")
-    if value.node_selector is not None:
-        yield from node_selector(value.node_selector, f"{field}.nodeSelector")
-    if value.all_nodes is False:
-        yield invalid(f"{field}.allNodes", "must be true or unset")
-    chosen = [name for name, item in given.items() if item]
+    yield from if_set(node_selector, value.node_selector, f"{field}.nodeSelector")
+    for name, flag in flags.items():
+        if flag is False:
+            yield invalid(f"{field}.{name}", "must be true or unset")
+    choices = {"nodeName": value.node_name, "nodeSelector": value.node_selector, **flags}
+    chosen = [name for name, item in choices.items() if item]
     if not chosen:
-        yield required(field, f"must have one of {', '.join(given)} as perDeviceNodeSelection of the slice is true")
+        yield required(field, f"must have one of {', '.join(choices)}{reason}")
     elif len(chosen) > 1:
-        yield invalid(field, f"must have only one of {', '.join(given)}, has {' and '.join(chosen)}")
+        yield invalid(field, f"must have only one of {', '.join(choices)}, has {' and '.join(chosen)}")
 
 
 def attribute(value: DeviceAttribute, field: str, profile: ServerProfile) -> Problems:
@@ -137,7 +121,7 @@ def attribute(value: DeviceAttribute, field: str, profile: ServerProfile) -> Pro
 
 
 def has_lists(device: Device) -> bool:
-    """Whether an attribute of the device is a list."""
+    """Return whether an attribute of the device is a list."""
     return any(items is not None for value in (device.attributes or {}).values() for items in _lists(value).values())
 
 

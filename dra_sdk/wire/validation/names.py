@@ -74,12 +74,12 @@ def pool_name(value: str, field: str) -> Problems:
 
 def path_segment_prefix(value: str, field: str) -> Problems:
     """Check the beginning of a name that becomes a segment of a URL path."""
-    if found := [each for each in "/%" if each in value]:
-        yield invalid(field, f"must not contain {' or '.join(map(repr, found))}, is {show(value)}")
+    if forbidden := [character for character in "/%" if character in value]:
+        yield invalid(field, f"must not contain {' or '.join(map(repr, forbidden))}, is {show(value)}")
 
 
 def is_label_key(value: str) -> bool:
-    """Whether a value is a label key: `name` or `domain/name`."""
+    """Return whether a value is a label key: `name` or `domain/name`."""
     domain, slash, name = value.rpartition("/")
     if slash and (byte_length(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
         return False

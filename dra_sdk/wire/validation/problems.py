@@ -95,59 +95,59 @@ class UnknownFunction(Problem):
 
 
 def required(field: str, detail: str = "must be set") -> Problem:
-    """A value is missing."""
+    """Return the problem that a value is missing."""
     return Problem(field, ProblemType.REQUIRED, detail)
 
 
 def invalid(field: str, detail: str) -> Problem:
-    """A value breaks a rule of its format or range."""
+    """Return the problem that a value breaks a rule of its format or range."""
     return Problem(field, ProblemType.INVALID, detail)
 
 
 def forbidden(field: str, detail: str) -> Problem:
-    """A value may not be set here."""
+    """Return the problem that a value may not be set here."""
     return Problem(field, ProblemType.FORBIDDEN, detail)
 
 
 def not_found(field: str, detail: str) -> Problem:
-    """A value refers to something that does not exist."""
+    """Return the problem that a value refers to something that does not exist."""
     return Problem(field, ProblemType.NOT_FOUND, detail)
 
 
 def duplicate(field: str, value: object) -> Problem:
-    """A value occurs twice."""
+    """Return the problem that a value occurs twice."""
     return Problem(field, ProblemType.DUPLICATE, f"{show(value)} was given before")
 
 
 def not_supported(field: str, value: str, supported: tuple[str, ...]) -> Problem:
-    """A value is not one of the supported ones."""
+    """Return the problem that a value is not one of the supported ones."""
     return Problem(field, ProblemType.NOT_SUPPORTED, f"must be one of {', '.join(supported)}, is {show(value)}")
 
 
-def too_many(field: str, found: int, limit: int) -> Problem:
-    """A list or map has too many items."""
-    return Problem(field, ProblemType.TOO_MANY, f"must have at most {limit} items, has {found}")
+def too_many(field: str, length: int, limit: int) -> Problem:
+    """Return the problem that a list or map has too many items."""
+    return Problem(field, ProblemType.TOO_MANY, f"must have at most {limit} items, has {length}")
 
 
 def too_long(field: str, text: str, limit: int) -> Problems:
-    """A problem if `text` has more than `limit` bytes."""
-    if (found := byte_length(text)) > limit:
-        yield Problem(field, ProblemType.TOO_LONG, f"must be at most {limit} bytes, has {found}")
+    """Yield a problem if `text` has more than `limit` bytes."""
+    if (length := byte_length(text)) > limit:
+        yield Problem(field, ProblemType.TOO_LONG, f"must be at most {limit} bytes, has {length}")
 
 
 def byte_length(text: str) -> int:
-    """Bytes in UTF-8, the unit of the API's limits."""
+    """Return the number of bytes in UTF-8, the unit of the limits of the API."""
     return len(text.encode(errors="surrogatepass"))
 
 
 def show(value: Any) -> str:
-    """A value for a sentence, shortened to 60 characters."""
+    """Return a value for a sentence, shortened to 60 characters."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...{text[-1]}"
 
 
 def join_path(parts: Sequence[str | int]) -> str:
-    """The path of field names, indexes and keys: `spec.devices[3].attributes[foo].string`."""
+    """Return the path of field names, indexes and keys: `spec.devices[3].attributes[foo].string`."""
     path = ""
     for before, part in zip(("", *parts), parts, strict=False):
         is_key = isinstance(part, int) or (before in _MAPS and (before, part) != _CAPACITY_REQUESTS)
@@ -156,19 +156,19 @@ def join_path(parts: Sequence[str | int]) -> str:
 
 
 def split_path(path: str) -> list[str | int]:
-    """The field names, indexes and keys of a path."""
-    found: list[str | int] = []
+    """Return the field names, indexes and keys of a path."""
+    parts: list[str | int] = []
     for match in _PATH_PART.finditer(path):
         name, key = match.groups()
         if name is not None:
-            found.append(name)
+            parts.append(name)
         else:
-            found.append(int(key) if key.isdecimal() else key)
-    return found
+            parts.append(int(key) if key.isdecimal() else key)
+    return parts
 
 
 def sentence(problem: Problem, obj: Any) -> str:
-    """The problem for the author of `obj`: `device gpu-0: attribute model: must be at most 64 bytes, has 70`.
+    """Return the problem for the author of `obj`: `device gpu-0: attribute model: must be at most 64 bytes, has 70`.
 
     Parts of the object that have a name are called by it.
     """

@@ -7,13 +7,16 @@ field that occurs twice. Up to 1.35 a wrong key of a map is reported at that key
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_snake
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 from dra_sdk.wire.resource.base import Time
-from dra_sdk.wire.validation.problems import Problems, duplicate, invalid, too_many
+from dra_sdk.wire.validation.problems import Problems, duplicate, invalid, required, too_many
 
 Item = TypeVar("Item")
 _FIRST_KEYS_AT_MAP: Final = 36
@@ -43,23 +46,29 @@ def check_set(
     check: Callable[[Item, str], Problems],
     profile: ServerProfile,
     *,
-    key: Callable[[Item], Hashable],
     key_field: str = "",
+    key: Callable[[Item], Hashable] | None = None,
     at_most: int | None = None,
 ) -> Problems:
-    """Check a list whose items are unique by `key`.
+    """Check a list whose items are unique: by the field `key_field`, or as they are.
 
-    `key_field` names the field of an item that holds the key. 1.34 reports duplicates there.
+    1.34 reports duplicates at `key_field`. `key`: returns what is unique, if that is not just the value of a field.
     """
     yield from check_list(items, field, check, profile, at_most=at_most)
     if at_most is not None and len(items or ()) > at_most and profile.minor > OLDEST:
         return
     seen: set[Hashable] = set()
+    read = key or (_reader(key_field) if key_field else None)
     for index, item in enumerate(items or ()):
-        if (found := key(item)) in seen:
+        if (identity := read(item) if read else item) in seen:
             part = f".{key_field}" if key_field and profile.minor == OLDEST else ""
-            yield duplicate(f"{field}[{index}]{part}", found)
-        seen.add(found)
+            yield duplicate(f"{field}[{index}]{part}", identity)
+        seen.add(identity)
+
+
+@cache
+def _reader(key_field: str) -> Callable[[Any], Hashable]:
+    return attrgetter(to_snake(key_field))
 
 
 def check_map(
@@ -86,9 +95,14 @@ def check_map(
         yield from check(item, value_field)
 
 
-def itself(item: str) -> Hashable:
-    """The key of an item in a set of strings."""
-    return item
+def if_set(check: Callable[[Item, str], Problems], value: Item | None, field: str) -> Problems:
+    """Check a value that may be unset."""
+    return iter(()) if value is None else check(value, field)
+
+
+def if_given(check: Callable[[str, str], Problems], value: str, field: str) -> Problems:
+    """Check a text that must not be empty."""
+    return check(value, field) if value else iter((required(field),))
 
 
 def accept(_item: object, _field: str) -> Problems:
@@ -97,13 +111,13 @@ def accept(_item: object, _field: str) -> Problems:
 
 
 def immutable(new: Any, old: Any, field: str) -> Problems:
-    """A problem if a field was changed."""
+    """Yield a problem if a field was changed."""
     if not semantically_equal(new, old):
         yield invalid(field, "must not be changed once it is set")
 
 
 def semantically_equal(left: Any, right: Any) -> bool:
-    """Whether two values mean the same to the API server (apimachinery `Semantic.DeepEqual`).
+    """Return whether two values mean the same to the API server (apimachinery `Semantic.DeepEqual`).
 
     Unset equals empty, 1000m equals 1, and 12:00Z equals 13:00+01:00.
     """

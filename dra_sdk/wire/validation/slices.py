@@ -11,31 +11,28 @@ from typing import Final
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 from dra_sdk.wire.resource.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dra_sdk.wire.validation.capacity import counter_sets, counters_of_1_34
-from dra_sdk.wire.validation.devices import device, is_advanced
-from dra_sdk.wire.validation.metadata import new_metadata, node_selector, updated_metadata
-from dra_sdk.wire.validation.names import dns_subdomain, driver_name, fully_qualified_name, pool_name
+from dra_sdk.wire.validation.devices import chosen_nodes, device, is_advanced
+from dra_sdk.wire.validation.metadata import new_metadata, updated_metadata
+from dra_sdk.wire.validation.names import driver_name, fully_qualified_name, pool_name
 from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required
-from dra_sdk.wire.validation.rules import check_set, immutable, itself
+from dra_sdk.wire.validation.rules import check_set, immutable
 
 _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 
-def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
-    """Check a slice that is created."""
-    yield from new_metadata(value.metadata, profile, namespaced=False)
-    yield from _spec(value.spec, None, "spec", profile)
-
-
-def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
-    """Check a slice that is updated."""
-    yield from updated_metadata(value.metadata, old.metadata, profile)
-    yield from _spec(value.spec, old.spec, "spec", profile)
+def resource_slice(value: ResourceSlice, old: ResourceSlice | None, profile: ServerProfile) -> Problems:
+    """Check a slice."""
+    if old is None:
+        yield from new_metadata(value.metadata, profile, namespaced=False)
+    else:
+        yield from updated_metadata(value.metadata, old.metadata, profile)
+    yield from _spec(value.spec, None if old is None else old.spec, "spec", profile)
 
 
 def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
     """Return the limit of devices for a slice with these devices."""
     limits = profile.limits
-    if any(is_advanced(each, profile) for each in devices):
+    if any(is_advanced(item, profile) for item in devices):
         return limits.advanced_devices_per_slice
     return limits.devices_per_slice
 
@@ -47,7 +44,7 @@ def skipped_operations(operations: list[str] | None, field: str, profile: Server
         if operation not in _OPERATIONS:
             yield not_supported(where, operation, _OPERATIONS)
 
-    yield from check_set(operations, field, known, profile, key=itself)
+    yield from check_set(operations, field, known, profile)
     if "NodePrepareResources" in (operations or ()) and not {"*", "NodeUnprepareResources"} & set(operations or ()):
         yield invalid(field, "must have NodeUnprepareResources if it has NodePrepareResources")
 
@@ -80,48 +77,32 @@ def _pool(pool: ResourcePool, field: str) -> Problems:
 
 
 def _nodes(spec: ResourceSliceSpec, field: str) -> Problems:
-    if spec.node_name:
-        yield from dns_subdomain(spec.node_name, f"{field}.nodeName")
-    elif spec.node_name is not None:
-        yield invalid(f"{field}.nodeName", "must not be empty")
-    if spec.node_selector is not None:
-        yield from node_selector(spec.node_selector, f"{field}.nodeSelector")
-        if (count := len(spec.node_selector.node_selector_terms or ())) != 1:
-            yield invalid(f"{field}.nodeSelector.nodeSelectorTerms", f"must have exactly one term, has {count}")
     flags = {"allNodes": spec.all_nodes, "perDeviceNodeSelection": spec.per_device_node_selection}
-    for name, flag in flags.items():
-        if flag is False:
-            yield invalid(f"{field}.{name}", "must be true or unset")
-    choices = {"nodeName": spec.node_name, "nodeSelector": spec.node_selector} | flags
-    chosen = [name for name, item in choices.items() if item]
-    if not chosen:
-        yield required(field, f"must have one of {', '.join(choices)}")
-    elif len(chosen) > 1:
-        yield invalid(field, f"must have only one of {', '.join(choices)}, has {' and '.join(chosen)}")
+    yield from chosen_nodes(spec, flags, field)
+    if spec.node_selector is not None and (count := len(spec.node_selector.node_selector_terms or ())) != 1:
+        yield invalid(f"{field}.nodeSelector.nodeSelectorTerms", f"must have exactly one term, has {count}")
 
 
 def _devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
-    before = {each.name: each for each in reversed((old and old.devices) or ())}
+    before = {stored.name: stored for stored in reversed((old and old.devices) or ())}
 
-    def check(each: Device, where: str) -> Problems:
+    def check(item: Device, where: str) -> Problems:
         selects_nodes = bool(spec.per_device_node_selection)
-        return device(each, where, profile, old=before.get(each.name), selects_nodes=selects_nodes)
+        return device(item, where, profile, old=before.get(item.name), selects_nodes=selects_nodes)
 
     limit = max_devices(spec.devices or (), profile)
-    yield from check_set(
-        spec.devices, field, check, profile, key=lambda each: each.name, key_field="name", at_most=limit
-    )
+    yield from check_set(spec.devices, field, check, profile, key_field="name", at_most=limit)
 
 
 def _partition_type(spec: ResourceSliceSpec, name: str, field: str, profile: ServerProfile) -> Problems:
     broken = list(fully_qualified_name(name, f"{field}.partitionTypeAttribute", profile))
     yield from broken
-    consumers = [(index, each) for index, each in enumerate(spec.devices or ()) if each.consumes_counters]
+    consumers = [(index, consumer) for index, consumer in enumerate(spec.devices or ()) if consumer.consumes_counters]
     if not consumers:
         yield invalid(f"{field}.partitionTypeAttribute", "may only be set if devices consume counters")
-    for index, each in consumers if not broken else ():
+    for index, consumer in consumers if not broken else ():
         where = f"{field}.devices[{index}].attributes[{name}]"
-        attributes = each.attributes or {}
+        attributes = consumer.attributes or {}
         found = attributes.get(name) or attributes.get(name.removeprefix(f"{spec.driver}/"))
         if found is None:
             yield required(

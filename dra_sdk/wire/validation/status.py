@@ -7,6 +7,7 @@ here.
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
@@ -20,13 +21,12 @@ from dra_sdk.wire.resource.claims import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
-from dra_sdk.wire.resource.slices import DeviceToleration
 from dra_sdk.wire.validation.claims import Names, json_object, opaque, reference, references, request_names
 from dra_sdk.wire.validation.devices import binding_conditions, toleration
 from dra_sdk.wire.validation.metadata import conditions, node_selector, updated_metadata
 from dra_sdk.wire.validation.names import dns_label, driver_name, pool_name, uuid
 from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, not_supported, required, show, too_long
-from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
+from dra_sdk.wire.validation.rules import check_list, check_set, if_set, immutable
 from dra_sdk.wire.validation.slices import skipped_operations
 
 DeviceID = tuple[str, str, str, str]
@@ -36,7 +36,7 @@ SOURCES: Final = ("FromClaim", "FromClass")
 _FIRST_TO_CHECK_TOLERATIONS: Final = 37
 
 
-def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
+def claim_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
     """Check a claim whose status is updated."""
     yield from updated_metadata(value.metadata, old.metadata, profile)
     status, before = value.status, old.status
@@ -60,16 +60,16 @@ def _consumers(
                 yield required(f"{where}.{name}")
 
     consumers, limit = status.reserved_for or [], profile.limits.reserved_for
-    yield from check_set(consumers, field, check, profile, key=lambda each: each.uid, key_field="uid", at_most=limit)
+    yield from check_set(consumers, field, check, profile, key_field="uid", at_most=limit)
     if consumers and status.allocation is None:
         yield forbidden(field, "must be empty while nothing is allocated")
-    elif deleted and any(each not in (before.reserved_for or ()) for each in consumers):
+    elif deleted and any(consumer not in (before.reserved_for or ()) for consumer in consumers):
         yield forbidden(field, "must not grow while the claim is being deleted")
 
 
 def _devices(status: ResourceClaimStatus, field: str, profile: ServerProfile) -> Problems:
     results = (status.allocation and status.allocation.devices.results) or []
-    allocated = {(each.driver, each.pool, each.device, each.share_id or "") for each in results}
+    allocated = {(result.driver, result.pool, result.device, result.share_id or "") for result in results}
 
     def check(device: AllocatedDeviceStatus, where: str) -> Problems:
         if _id(device) not in allocated:
@@ -88,8 +88,7 @@ def _device(device: AllocatedDeviceStatus, field: str, profile: ServerProfile) -
     yield from driver_name(device.driver, f"{field}.driver")
     yield from pool_name(device.pool, f"{field}.pool")
     yield from dns_label(device.device, f"{field}.device")
-    if device.share_id is not None:
-        yield from uuid(device.share_id, f"{field}.shareID")
+    yield from if_set(uuid, device.share_id, f"{field}.shareID")
     yield from conditions(device.conditions, f"{field}.conditions", profile)
     if device.data is not None:
         yield from json_object(device.data, f"{field}.data", limits.status_data_length)
@@ -102,7 +101,7 @@ def network_data(data: NetworkDeviceData, field: str, profile: ServerProfile) ->
     limits = profile.limits
     yield from too_long(f"{field}.interfaceName", data.interface_name, limits.interface_name_length)
     yield from too_long(f"{field}.hardwareAddress", data.hardware_address, limits.hardware_address_length)
-    yield from check_set(data.ips, f"{field}.ips", _address, profile, key=itself, at_most=limits.addresses)
+    yield from check_set(data.ips, f"{field}.ips", _address, profile, at_most=limits.addresses)
 
 
 def _address(value: str, field: str) -> Problems:
@@ -124,32 +123,23 @@ def _address(value: str, field: str) -> Problems:
 def allocation(value: AllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
     """Check a new allocation. `names` are the requests of the claim."""
 
-    def result(item: DeviceRequestAllocationResult, where: str) -> Problems:
-        return _result(item, where, names, profile)
-
-    def config(item: DeviceAllocationConfiguration, where: str) -> Problems:
-        return _config(item, where, names, profile)
-
+    result = partial(_result, names=names, profile=profile)
+    config = partial(_config, names=names, profile=profile)
     devices, limits = value.devices, profile.limits
     yield from check_list(devices.results, f"{field}.devices.results", result, profile, at_most=limits.results)
     yield from check_list(devices.config, f"{field}.devices.config", config, profile, at_most=limits.allocated_configs)
-    if value.node_selector is not None:
-        yield from node_selector(value.node_selector, f"{field}.nodeSelector")
+    yield from if_set(node_selector, value.node_selector, f"{field}.nodeSelector")
 
 
 def _result(item: DeviceRequestAllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
-    def tolerate(value: DeviceToleration, where: str) -> Problems:
-        return toleration(value, where, profile)
-
     yield from reference(item.request, f"{field}.request", names)
     yield from driver_name(item.driver, f"{field}.driver")
     yield from pool_name(item.pool, f"{field}.pool")
     yield from dns_label(item.device, f"{field}.device")
     if profile.minor >= _FIRST_TO_CHECK_TOLERATIONS:
-        yield from check_list(item.tolerations, f"{field}.tolerations", tolerate, profile)
+        yield from check_list(item.tolerations, f"{field}.tolerations", partial(toleration, profile=profile), profile)
     yield from binding_conditions(item.binding_conditions, item.binding_failure_conditions, field, profile)
-    if item.share_id is not None:
-        yield from uuid(item.share_id, f"{field}.shareID")
+    yield from if_set(uuid, item.share_id, f"{field}.shareID")
     yield from skipped_operations(item.skip_node_operations, f"{field}.skipNodeOperations", profile)
 
 

@@ -10,7 +10,7 @@ def test_ranges_saturate():
 
 
 def test_scaling_rounds_up():
-    assert [scaled(each, 0.1) for each in (0, 1, 10, 11)] == [0, 1, 1, 2]
+    assert [scaled(amount, 0.1) for amount in (0, 1, 10, 11)] == [0, 1, 1, 2]
 
 
 def test_union_covers_both():

@@ -8,9 +8,9 @@ import pytest
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
-from dra_sdk.wire.cdi import claim_spec, edits_to_json, is_empty
+from dra_sdk.wire.cdi import claim_spec, is_empty
 from dra_sdk.wire.cdi.reading import check_spec
-from dra_sdk.wire.cdi.spec import env_problems
+from dra_sdk.wire.cdi.spec import edits_to_json, env_problems
 
 KIND = "gpu.example.com/device"
 
@@ -89,7 +89,7 @@ def test_a_broken_rule_names_kind_device_and_field(name, edits, problem):
     with pytest.raises(InvalidObjectError) as refused:
         claim_spec(KIND, {name: edits})
     assert refused.value.subject == f"CDI spec {KIND}"
-    assert [each[: len(problem)] for each in refused.value.problems] == [problem]
+    assert [sentence[: len(problem)] for sentence in refused.value.problems] == [problem]
 
 
 def test_a_path_object_instead_of_text_is_explained(tmp_path):

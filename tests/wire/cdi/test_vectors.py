@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import minimum_version, parse_qualified_name, split_kind
+from dra_sdk.wire.cdi import parse_qualified_name, split_kind
 from dra_sdk.wire.cdi.names import split_device
 from dra_sdk.wire.cdi.reading import check_spec, read_spec
-from dra_sdk.wire.cdi.validation import device_problems, edits_problems, version_problem
+from dra_sdk.wire.cdi.validation import device_problems, edits_problems, minimum_version, version_problem
 from tests.vectors import ROOT
 
 JSON = dict[str, Any]

@@ -7,7 +7,7 @@ from tests.wire.validation.objects import claim, device, device_class, found, re
 
 
 def lost(obj, version="1.36", gates=None):
-    return {each.field: each.gates for each in dropped(obj, ServerProfile.of(version, gates))}
+    return {field.field: field.gates for field in dropped(obj, ServerProfile.of(version, gates))}
 
 
 SLICE = resource_slice(

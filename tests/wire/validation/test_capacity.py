@@ -207,7 +207,7 @@ def test_1_34_requires_counters_in_the_same_slice():
 
 def test_1_34_limits_counters_of_a_slice_and_a_device():
     sets = [{"name": f"s-{index}", "counters": counters(11)} for index in range(3)]
-    taken = [{"counterSet": each["name"], "counters": each["counters"]} for each in sets]
+    taken = [{"counterSet": counter_set["name"], "counters": counter_set["counters"]} for counter_set in sets]
     obj = resource_slice(device(consumesCounters=taken), sharedCounters=sets)
     assert found(obj, "1.34", gates=PARTITIONS) == {(SETS, "Invalid"), ("spec.devices[0]", "Invalid")}
     many = [device(f"gpu-{index}", consumesCounters=taken[:1]) for index in range(94)]

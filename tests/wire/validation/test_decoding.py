@@ -174,18 +174,18 @@ def defaulted(model, obj):
 def test_mode_and_count_have_defaults(given, mode, count):
     alternative = {"name": "a", "firstAvailable": [{"name": "b", **given}]}
     requests = defaulted(ResourceClaim, claim(request(**given), alternative)).spec.devices.requests
-    for each in (requests[0].exactly, requests[1].first_available[0]):
-        assert (each.allocation_mode, each.count) == (mode, count)
+    for asked in (requests[0].exactly, requests[1].first_available[0]):
+        assert (asked.allocation_mode, asked.count) == (mode, count)
 
 
 def test_the_default_operator_of_tolerations_is_equal():
     for model, obj in ((ResourceClaim, claim), (ResourceClaimTemplate, template)):
         value = defaulted(model, obj(**({} if obj is claim else {"requests": [request(tolerations=[{}])]})))
         devices = value.spec.devices if obj is claim else value.spec.spec.devices
-        assert all(each.operator == "Equal" for each in devices.requests[0].exactly.tolerations or ())
+        assert all(toleration.operator == "Equal" for toleration in devices.requests[0].exactly.tolerations or ())
     allocated = {"allocation": {"devices": {"results": [{"tolerations": [{}, {"operator": "Exists"}]}]}}}
     result = defaulted(ResourceClaim, claim(status=allocated)).status.allocation.devices.results[0]
-    assert [each.operator for each in result.tolerations] == ["Equal", "Exists"]
+    assert [toleration.operator for toleration in result.tolerations] == ["Equal", "Exists"]
 
 
 def test_the_default_multiplier_is_one():
@@ -236,8 +236,8 @@ def test_a_given_time_is_kept():
 
 
 def test_decoding_twice_changes_nothing():
-    found = read(claim(request(tolerations=[{"key": "a"}], capacity={"requests": {"m": "1024Mi"}})))
-    assert read(found) == found
+    value = read(claim(request(tolerations=[{"key": "a"}], capacity={"requests": {"m": "1024Mi"}})))
+    assert read(value) == value
 
 
 def test_unknown_fields_are_reported_and_dropped():

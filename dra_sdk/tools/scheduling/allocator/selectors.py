@@ -17,7 +17,7 @@ from typing import Any, Final
 from dra_sdk import cel
 from dra_sdk.cel import CelError
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
+from dra_sdk.cel.syntax import Bind, CallNode, Comprehension, Expr, Ident, Literal, Select
 from dra_sdk.tools.scheduling.allocator.allocation_errors import SelectorError
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedRequest
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, DeviceId
@@ -48,7 +48,7 @@ def referenced_fields(expression: str) -> tuple[FieldRef, ...] | None:
         return None
 
 
-def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
+def _referenced_fields(node: Expr, bindings: Bindings) -> Iterator[FieldRef]:
     if isinstance(node, Bind):
         path = _field_path(node.value, bindings)
         if path is None:
@@ -71,13 +71,13 @@ def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
         raise _UnboundedError
 
 
-def _field_path(node: Node, bindings: Bindings) -> FieldPath | None:
+def _field_path(node: Expr, bindings: Bindings) -> FieldPath | None:
     """Return `("attributes", "domain", "name")` for a selection by constants from the device, else None."""
     if isinstance(node, Ident):
         return _ROOT.get(node.name) if node.root else bindings.get(node.name)
     if isinstance(node, Select):
         before, key = _field_path(node.operand, bindings), node.name
-    elif isinstance(node, Call) and node.function in _INDICES:
+    elif isinstance(node, CallNode) and node.function in _INDICES:
         operand, index = node.operands()
         before = _field_path(operand, bindings)
         if before is None or len(before) >= _FIELD_DEPTH:

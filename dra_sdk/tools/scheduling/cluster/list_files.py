@@ -31,7 +31,7 @@ from dra_sdk.wire.documents import (
     list_head,
     text_document,
 )
-from dra_sdk.wire.yaml_values import AnchorError, plain_values
+from dra_sdk.wire.yaml_values import AnchorError, values
 
 MIN_SIZE: Final = 1_000_000
 """A smaller file is read as a whole."""
@@ -328,7 +328,7 @@ class _YAMLItems(_Items):
             raise _OtherFileError
         if after and not after[0].isalpha():
             raise _OtherFileError
-        fields = [value for text in (before, after) if text.strip() for value in plain_values(text)]
+        fields = [value for text in (before, after) if text.strip() for value in values(text, anchors=False)]
         if not all(isinstance(value, dict) for value in fields):
             raise _OtherFileError
         merged = {key: value for mapping in fields for key, value in mapping.items()}
@@ -356,10 +356,10 @@ class _YAMLItems(_Items):
                 end = len(window.text)
                 break
             at = window.more(at)
-        values = list(plain_values(window.text[at:end]))
-        if len(values) != 1 or not isinstance(values[0], list) or len(values[0]) != 1:
+        parsed = list(values(window.text[at:end], anchors=False))
+        if len(parsed) != 1 or not isinstance(parsed[0], list) or len(parsed[0]) != 1:
             raise _OtherFileError
-        value = values[0][0]
+        value = parsed[0][0]
         if is_deep(value, _ITEM_DEPTH):
             raise _OtherFileError
         self._add(at, end, value, TextShape.of_yaml)
