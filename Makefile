@@ -41,7 +41,7 @@ IMAGE := tests/cluster/test_image
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
   tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-core test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
+.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-core test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site reference recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -147,6 +147,9 @@ endurance: $(VENV)/.developed   ## 50 000 pods come and go on a node with three 
 site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings; then its links and files are checked
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 	$(BIN)/python -m docs.site.check build/site
+
+reference: $(VENV)/.developed   ## the pages of docs/reference, made of the code: signatures, docstrings, flags, metrics, feature gates
+	$(BIN)/python -m docs.site.reference
 
 recordings: $(VENV)/.documented   ## the terminal sessions of README and site as pictures, docs/recordings
 	$(BIN)/python -m docs.site.recordings

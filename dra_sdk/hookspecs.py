@@ -32,6 +32,7 @@ from dra_sdk.model.step import Step
 PROJECT = "dra_sdk"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a method of an extension as a hook; with `wrapper=True` it runs around the hooks of every driver."""
 
 REQUIRED = ("dra_driver_info", "dra_discover", "dra_prepare")
 WITHOUT_ANSWER = ("dra_unprepare", "dra_watch", "dra_run_pod_sandbox", "dra_stop_pod_sandbox", "dra_remove_container")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import yaml
 
 from docs.site import reference
 from docs.site.check import problems
+from docs.site.markdown import prose
+from docs.site.releases import FEATURES, releases
 from docs.site.repository import FRONT, INDEX, ROOT, links, pages, rewritten, shown, target
+from docs.site.signatures import signature
 from dra_sdk.wire.profile import GATES
 
 PLACES = pages()
@@ -33,8 +37,7 @@ def navigation(entry: Any) -> Iterator[str]:
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = list(navigation(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     assert len(listed) == len(set(listed))
-    made = {place for place in PLACES.values() if not place.startswith("files/")} | set(reference.PAGES)
-    assert set(listed) == made
+    assert set(listed) == {place for place in PLACES.values() if not place.startswith("files/")}
 
 
 def test_the_pages_of_docs_keep_their_place_and_others_get_one() -> None:
@@ -72,28 +75,102 @@ def test_a_picture_is_well_formed_and_loads_nothing(path: Path) -> None:
     assert not re.search(r"url\(['\"]?http|href=['\"]http|<script", path.read_text())
 
 
+@pytest.mark.timeout(120)
+def test_a_page_of_the_reference_is_stale_if_the_code_says_something_else(tmp_path: Path) -> None:
+    stale = [path.name for path in reference.written(shutil.copytree(reference.REFERENCE, tmp_path / "pages"))]
+    assert not stale, f"stale in docs/reference: {', '.join(stale)}; `make reference` renews them"
+    (tmp_path / "pages/hooks.md").write_text("old")
+    (tmp_path / "pages/releases.md").unlink()
+    assert [path.name for path in reference.written(tmp_path / "pages")] == ["hooks.md", "releases.md"]
+
+
+def test_every_page_of_the_reference_is_in_its_list() -> None:
+    listed = list(links((reference.REFERENCE / "README.md").read_text()))
+    assert [link for link in listed if "/" not in link] == [f"{name}.md" for name in reference.PAGES]
+
+
 def test_every_feature_gate_is_described() -> None:
-    assert set(reference.FEATURES) == set(GATES)
-    table = (ROOT / "docs/reference/releases.md").read_text()
-    assert table == reference.releases(), "python -m docs.site.reference > docs/reference/releases.md"
+    assert set(FEATURES) == set(GATES)
+    table = releases()
     assert "| `DRAPartitionableDevices` | off | off | **on** | **on** |" in table
     assert "| `DRADerivedAttributes` | no | no | no | off |" in table
 
 
-def test_the_reference_has_hooks_names_and_commands() -> None:
-    assert "## dra_prepare\n\n*required*" in reference.hooks()
-    model = reference.PAGES["reference/model.md"]()
+def test_the_reference_has_hooks_and_names() -> None:
+    assert "## dra_prepare\n\n*required*" in reference.page("hooks")
+    model = reference.page("model")
     assert "| `consumes` | counters that the device takes while it is allocated" in model
-    assert "object at 0x" not in model
-    assert "## dra-sdk simulate\n" in reference.commands()
+    for module in ("settings", "nri", "extensions"):
+        assert f"\n## dra_sdk.{module}\n" in model
+    assert "(../how-to/extension.md)" in model
+    assert "\n## dra_sdk.testing.node_state\n" in reference.page("testing")
+
+
+def test_the_reference_has_each_command_with_its_flags() -> None:
+    text = reference.page("commands")
+    assert "## dra-sdk capture\n\n```text\ndra-sdk capture [flags] --output FILE.tar.gz\n```\n" in text
+    assert "| `-q, --quiet` | print only failures and the score |" in text
+    assert "| `new` | write a new driver, with tests and manifests |" in text
 
 
 @pytest.mark.timeout(120)
 def test_the_reference_has_the_metrics_of_a_driver() -> None:
-    text = reference.metrics()
+    text = reference.page("metrics")
     assert "| `dra_sdk_claims_held` | gauge | Claims that hold devices |" in text
     assert "| `dra_sdk_nri_connected` | gauge |" in text
     assert "| `dra_sdk_api_requests_total` | counter |" in text
+
+
+def test_a_docstring_becomes_markdown_without_html() -> None:
+    text = prose("""What `a|b` is, *in* short: List<int>, see `docs/install.md`.
+
+    size: bytes, or
+        `1 | 2`.
+    low, high: limits.
+
+        x = 1
+
+        y = <2>
+
+    ```
+    a|b
+
+    *
+    ```
+    """)
+    assert (
+        text
+        == """What `a|b` is, \\*in\\* short: List&lt;int>, see [`docs/install.md`](../install.md).
+
+| name | what |
+|---|---|
+| `size` | bytes, or <code>1 &#124; 2</code>. |
+| `low`, `high` | limits. |
+
+```python
+x = 1
+
+y = <2>
+```
+
+```
+a|b
+
+*
+```
+"""
+    )
+
+
+def test_a_signature_is_written_as_its_author_wrote_it() -> None:
+    def some(
+        self: object, path: Path = Path("/"), *, mode: int = 0o660, text: str = "", further: object = ...
+    ) -> Iterator[str]:
+        raise NotImplementedError
+
+    shown = 'some(path: Path = Path("/"), *, mode: int = 0o660, text: str = "", further: object = …) -> Iterator[str]'
+    assert signature("some", some, folded=False) == shown
+    assert signature("long_name", some).splitlines()[:3] == ["long_name(", '    path: Path = Path("/"),', "    *,"]
 
 
 @pytest.fixture

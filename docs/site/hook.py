@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: adds the pages that are not in docs/, and mends links and pictures."""
+"""What mkdocs calls while it builds the site: add the pages that are not in docs/, and mend links and pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
-from docs.site.reference import PAGES
 from docs.site.repository import ROOT, pages, rewritten, shown
 
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\((\S+/pictures/\S+\.svg|pictures/\S+\.svg)\)$", re.MULTILINE)
@@ -43,7 +42,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made of the code, and those of files outside of docs/; leave out files that are pages."""
+    """Add the pages of files outside of docs/; leave out files that are pages."""
     for path, place in _SITE.places.items():
         if place.startswith("files/"):
             files.append(File.generated(config, place, content=shown(path)))
@@ -51,8 +50,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 files.remove(static)
         elif files.get_file_from_path(place) is None:
             files.append(File.generated(config, place, content=(ROOT / path).read_text(encoding="utf-8")))
-    for place, make in PAGES.items():
-        files.append(File.generated(config, place, content=make()))
     return files
 
 

@@ -127,7 +127,7 @@ class NodeEffects(Protocol):
 
         With a `timeout` in seconds a child process writes. If the kernel has not returned by then, WriteError says so,
         and `pending` lists the write until the kernel returns. Until then, another write to the file is refused.
-        Without a `timeout` this process writes: use that only for files of which the kernel just takes note.
+        Without a `timeout` this process writes: use that only for files whose write cannot block.
         """
 
     def pending(self) -> list[PendingWrite]:

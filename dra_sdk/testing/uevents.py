@@ -39,7 +39,7 @@ class FakeUevents:
         lines = [f"{action}@{devpath}", *(f"{name}={value}" for name, value in {**standard, **properties}.items())]
         self._messages.put("".join(f"{line}\0" for line in lines).encode())
 
-    def lose(self) -> None:
+    def overflow(self) -> None:
         """Let the driver know that events were lost, because it has not received them quickly enough."""
         self._messages.put(b"")
 

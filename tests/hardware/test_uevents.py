@@ -170,7 +170,7 @@ def test_an_endless_series_of_events_does_not_keep_it_from_looking(start: Callab
 def test_events_that_were_lost_make_it_look(start: Callable[..., Watched]) -> None:
     watched = start()
     watched.state = "b"
-    watched.uevents.lose()
+    watched.uevents.overflow()
     wait(lambda: watched.reports >= 3)
 
 

@@ -51,7 +51,10 @@ BLOCKS: Final = {
     },
     "docs/blocks/testing.md": {"# ": FILES},
     "docs/blocks/vendor-service.md": {"# ": FILES},
-    "docs/commands.md": {"$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE},
+    "docs/commands.md": {
+        "$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE,
+        "pip install": "tests/distributions.py installs drivers so for `make demo`",
+    },
     "docs/concepts.md": {"dra-sdk demo cpu": "tests/cli/test_demo.py"},
     "docs/conformance-results.md": {
         "dra-sdk conformance": "`python -m tests.bench.conformance`, two minutes each; Go drivers need their programs",
