@@ -47,7 +47,7 @@ def choose(table: Table, paths: Iterable[str], head: str) -> dict[str, str]:
 
 
 def by_hand(table: Table, names: list[str]) -> dict[str, str]:
-    """The suites with these names; SystemExit if there is no such suite."""
+    """Return the suites with these names; SystemExit if there is no such suite."""
     if unknown := [name for name in names if name not in table["suites"]]:
         sys.exit(f"CI_SUITES: there is no suite {', '.join(unknown)}; there are {', '.join(table['suites'])}")
     return dict.fromkeys(names, "CI_SUITES names it")

@@ -13,11 +13,11 @@ class CoresDriver:
     """Each CPU that is online is a device."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The driver's name."""
+        """Return the driver's name."""
         return DriverInfo("cores.example.com")
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """The CPUs that are online."""
+        """Return the CPUs that are online."""
         for number in sorted(online(node)):
             yield Device(f"cpu-{number}")
 
@@ -32,7 +32,7 @@ class CoresDriver:
     def dra_synchronize(
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources]:
-        """A container with claims has their CPUs, all others share the rest."""
+        """Give a container with claims their CPUs, and all others the rest."""
         shared = ContainerResources(cpus=online(node) - numbers(held))
         return {
             container.id: ContainerResources(cpus=numbers(container.claims)) if container.claims else shared

@@ -50,11 +50,11 @@ class FpgaDriver:
     """One pool per node. The devices of card 0 are `card0`, `card0-region0` and so on, and `card0-dma`."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name and the configuration; a claim without configuration gets the defaults of the first class."""
+        """Return the name and the configuration; a claim without configuration gets the defaults of the first class."""
         return DriverInfo("fpga.example.com", configs=[FpgaConfig])
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """The whole card and its regions consume one counter set, so no claim gets a region of a card in use."""
+        """Publish cards and regions on one counter set for each card, so no claim gets a region of a card in use."""
         devices: list[Device] = []
         sets: list[CounterSet] = []
         for card in _cards(node):
@@ -111,7 +111,7 @@ def _cards(node: Node) -> list[Path]:
 
 
 def _devices(card: Path) -> Iterator[Device]:
-    """The whole card first, then its regions, then its DMA engine."""
+    """Yield the whole card first, then its regions, then its DMA engine."""
     model, counters = (card / "model").read_text().strip(), f"{card.name}-regions"
     regions = tuple(card / f"region{number}" for number in range(int((card / "regions").read_text())))
     whole = [CounterConsumption(counters, {"regions": len(regions)})]

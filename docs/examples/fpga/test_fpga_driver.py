@@ -16,7 +16,7 @@ DMA = 'device.attributes["fpga.example.com"].type == "dma"'
 
 @pytest.fixture
 def driver(tmp_path: Path) -> DriverHarness:
-    """The driver on a node with two cards of two regions."""
+    """Start the driver on a node with two cards of two regions."""
     node = FakeNode(tmp_path)
     for number in range(2):
         card = f"/sys/class/fpga/card{number}"

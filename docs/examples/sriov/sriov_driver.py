@@ -54,11 +54,11 @@ class SriovDriver:
         self._iommufd, self._effects = (settings or SriovSettings()).iommufd, effects or SystemEffects()
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name and the configuration; containers find the attributes of their VFs in the metadata file."""
+        """Return the name and the configuration; containers find the attributes of their VFs in the metadata file."""
         return DriverInfo("sriov.example.com", configs=[SriovConfig], metadata=True)
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """The VFs of each PF, with the standard attributes of PCI."""
+        """Yield the VFs of each PF, with the standard attributes of PCI."""
         for pf, vfs in _cards(node).items():
             for name, vf in vfs.items():
                 yield Device(name, {**pci_attributes(vf), "pf": pf.address}, hardware=(pf, vf))
@@ -108,7 +108,7 @@ class SriovDriver:
 
 
 def _cards(node: Node) -> dict[PciDevice, dict[str, PciDevice]]:
-    """The VFs of each PF by the names of their devices. A VF without an IOMMU group of its own is left out."""
+    """Return the VFs of each PF by the names of their devices. A VF without an IOMMU group of its own is left out."""
     found = {each.address: each for each in read_pci_devices(node)}
     members = Counter(each.iommu_group for each in found.values())  # all in group None if there is no IOMMU
     cards = {}

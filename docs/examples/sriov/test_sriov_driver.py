@@ -23,7 +23,7 @@ UNDOING = ("unbind", "driver_override", "bind", "driver_override of before", "th
 
 
 def functions(pf: str, group: int) -> tuple[FakePci, ...]:
-    """A PF and its two VFs."""
+    """Make a PF and its two VFs."""
     bus = pf.removesuffix("0")
     card = FakePci(address=pf, class_code=0x120000, driver="accel", numa_node=0, iommu_group=group, total_vfs=8)
     vf = replace(card, driver="accel_vf", total_vfs=0, physical_function=pf)
@@ -43,7 +43,7 @@ def plug(node: FakeNode, *pci: FakePci) -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
-    """A node with two cards of two VFs, and VFIO."""
+    """Make a node with two cards of two VFs, and VFIO."""
     node = FakeNode(tmp_path)
     loaded = FakePci(address="0000:00:1f.0", driver="vfio-pci", iommu_group=9)
     plug(node, loaded, *functions(CARDS[0], 20), *functions(CARDS[1], 30))
@@ -53,12 +53,12 @@ def node(tmp_path: Path) -> FakeNode:
 
 @pytest.fixture
 def driver(node: FakeNode) -> DriverHarness:
-    """The driver with its default settings."""
+    """Start the driver with its default settings."""
     return DriverHarness(lambda: SriovDriver(effects=node.effects), node)
 
 
 def state(node: FakeNode) -> tuple[str | None, str]:
-    """The kernel driver and the profile of the first VF."""
+    """Return the kernel driver and the profile of the first VF."""
     pci = node.path("/sys/bus/pci/devices")
     return link_target_name(pci / VF / "driver"), (pci / CARDS[0] / "profiles" / VF).read_text()
 

@@ -21,9 +21,9 @@ from dra_sdk.tools.simulator import patching, protobuf, selectors, statuses
 from dra_sdk.tools.simulator.objects import ObjectStore, WriteOptions
 from dra_sdk.tools.simulator.request import (
     JSON_TYPE,
-    ApiRequest,
     ApiResponse,
     FieldValidation,
+    ReceivedRequest,
     RequestInfo,
     check_list,
     check_version,
@@ -47,7 +47,7 @@ class Handlers:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self._pages = _Pages()
-        self._verbs: dict[str, Callable[[ApiRequest, ResourceType], ApiResponse]] = {
+        self._verbs: dict[str, Callable[[ReceivedRequest, ResourceType], ApiResponse]] = {
             "get": self._get,
             "list": self._list,
             "create": self._create,
@@ -57,7 +57,7 @@ class Handlers:
             "deletecollection": self._delete_collection,
         }
 
-    def handle(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def handle(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         """Answer every verb but watch."""
         return self._verbs[request.info.verb](request, resource)
 
@@ -69,12 +69,12 @@ class Handlers:
         initial = info.flag("sendInitialEvents")
         return self.store.watch(resource, _selector(info, resource), version=version, initial=initial)
 
-    def _get(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _get(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info = request.info
         check_version(info, self.store.version)
         return ApiResponse(200, self.store.get(resource, info.name, info.namespace).encoded)
 
-    def _list(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _list(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info = request.info
         check_list(info)
         limit, token = info.number("limit") or 0, info.query.get("continue", "")
@@ -97,19 +97,19 @@ class Handlers:
             return self.store.list_at(resource, selector, wanted), wanted
         return self.store.list(resource, selector)
 
-    def _create(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _create(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         fields = FieldValidation(request.info)
         options = _options(request, fields)
         created = self.store.create(resource, _object(request), request.info.namespace, options=options)
         return ApiResponse(201, created.encoded, headers=fields.headers)
 
-    def _update(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _update(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info, fields = request.info, FieldValidation(request.info)
         options = _options(request, fields)
         updated = self.store.update(resource, _object(request), info.namespace, name=info.name, options=options)
         return ApiResponse(200, updated.encoded, headers=fields.headers)
 
-    def _patch(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _patch(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         if request.content_type == patching.APPLY_PATCH:
             return self._apply(request, resource)
         if request.content_type not in patching.MEDIA_TYPES:
@@ -119,7 +119,7 @@ class Handlers:
         patched = self.store.patch(resource, _patch(request), info.name, info.namespace, options=options)
         return ApiResponse(200, patched.encoded, headers=fields.headers)
 
-    def _apply(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _apply(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info, config = request.info, _without_nulls(_yaml_object(request.body))
         existed = self.store.exists(resource, info.name, info.namespace)
         manager = info.query.get("fieldManager", "")
@@ -127,7 +127,7 @@ class Handlers:
         applied = self.store.apply(resource, config, info.name, info.namespace, options=options)
         return ApiResponse(200 if existed else 201, applied.encoded)
 
-    def _delete(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _delete(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info, options = request.info, _object(request) if request.body else {}
         dry_run, preconditions = _dry_run(info) or bool(options.get("dryRun")), options.get("preconditions")
         deleted = self.store.delete(resource, info.name, info.namespace, preconditions=preconditions, dry_run=dry_run)
@@ -136,7 +136,7 @@ class Handlers:
         status = statuses.deleted(resource, deleted.name, deleted.object["metadata"]["uid"])
         return ApiResponse(200, json.dumps(status).encode())
 
-    def _delete_collection(self, request: ApiRequest, resource: ResourceType) -> ApiResponse:
+    def _delete_collection(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         selector = _selector(request.info, resource)
         deleted = self.store.delete_collection(resource, selector, dry_run=_dry_run(request.info))
         return ApiResponse(200, _list_body(resource, {"resourceVersion": str(self.store.version)}, deleted))
@@ -182,12 +182,12 @@ def _dry_run(info: RequestInfo) -> bool:
     return info.query.get("dryRun", "") == "All"
 
 
-def _options(request: ApiRequest, fields: FieldValidation) -> WriteOptions:
+def _options(request: ReceivedRequest, fields: FieldValidation) -> WriteOptions:
     manager = request.info.query.get("fieldManager") or request.user_agent.partition("/")[0]
     return WriteOptions(manager, request.info.subresource, _dry_run(request.info), unknown=fields.unknown)
 
 
-def _object(request: ApiRequest) -> JSON:
+def _object(request: ReceivedRequest) -> JSON:
     match request.content_type or JSON_TYPE:
         case "application/json":
             sent = _json(request.body, dict, "a JSON object")
@@ -203,7 +203,7 @@ def _object(request: ApiRequest) -> JSON:
             raise statuses.unsupported_media_type([JSON_TYPE, YAML_TYPE, protobuf.MEDIA_TYPE])
 
 
-def _patch(request: ApiRequest) -> JSON | list[JSON]:
+def _patch(request: ReceivedRequest) -> JSON | list[JSON]:
     if request.content_type == patching.JSON_PATCH:
         return _json(request.body, list, "a list of JSON patch operations")
     return _json(request.body, dict, "a JSON object")

@@ -114,7 +114,7 @@ def _locate(catalog: Catalog, parts: list[str]) -> tuple[ResourceType, str, str,
 
 
 @dataclass(frozen=True)
-class ApiRequest:
+class ReceivedRequest:
     """One request.
 
     info: what it asks for.
@@ -217,7 +217,7 @@ class RequestRecord:
     """One request that was answered. A watch is recorded when it opens.
 
     request: what it asked for.
-    user_agent: as in `ApiRequest`.
+    user_agent: as in `ReceivedRequest`.
     code: the HTTP status of the answer, 0 if the connection was cut instead.
     started: when the request had been read, by `time.monotonic()`.
     seconds: how long serving took.

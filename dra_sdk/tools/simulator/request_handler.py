@@ -23,7 +23,14 @@ from dra_sdk.tools.simulator import resources, statuses
 from dra_sdk.tools.simulator.faults import Delay, Effect, FaultRules, Reject, Reset
 from dra_sdk.tools.simulator.handlers import Handlers
 from dra_sdk.tools.simulator.objects import ObjectStore
-from dra_sdk.tools.simulator.request import JSON_TYPE, ApiRequest, ApiResponse, RequestInfo, RequestLog, RequestRecord
+from dra_sdk.tools.simulator.request import (
+    JSON_TYPE,
+    ApiResponse,
+    ReceivedRequest,
+    RequestInfo,
+    RequestLog,
+    RequestRecord,
+)
 from dra_sdk.tools.simulator.statuses import StatusError
 from dra_sdk.tools.simulator.watch_cache import Watcher
 
@@ -200,15 +207,15 @@ class RequestHandler(BaseHTTPRequestHandler):
     # http.server looks for these names.
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve  # noqa: N815
 
-    def _request(self, body: bytes | None) -> ApiRequest:
+    def _request(self, body: bytes | None) -> ReceivedRequest:
         """Return the request; `StatusError` 413 if the body was too large, 405 if the resource has no such verb."""
         if body is None:
             raise statuses.too_large(MAX_BODY)
         info = RequestInfo.of(self.service.store.catalog, self.command, self.path)
         content_type = self.headers.get("Content-Type", "").partition(";")[0].strip()
-        return ApiRequest(info, body, content_type, self._user_agent)
+        return ReceivedRequest(info, body, content_type, self._user_agent)
 
-    def _with_faults(self, request: ApiRequest) -> ApiResponse | Watcher:
+    def _with_faults(self, request: ReceivedRequest) -> ApiResponse | Watcher:
         effects = self.service.faults.hit(request.info)
         self._before(effects)
         self._authenticate()
@@ -233,7 +240,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         if token is not None and self.headers.get("Authorization") != f"Bearer {token}":
             raise statuses.unauthorized()
 
-    def _outcome(self, request: ApiRequest) -> ApiResponse | Watcher:
+    def _outcome(self, request: ReceivedRequest) -> ApiResponse | Watcher:
         info, handlers = request.info, self.service.handlers
         if info.resource:
             if info.verb == "watch":
