@@ -107,7 +107,7 @@ def test_foreign_files_beside_the_state_files_stay(fresh: Inside) -> None:
     foreign = {"notes.txt": b"mine", ".hidden.json": b"x", "0000.json~": b"edited"}
     for name, content in foreign.items():
         (fresh.states / name).write_bytes(content)
-    (fresh.states / ".tmp-0000.json").write_bytes(b"half")
+    (fresh.states / ".tmp-0000.json~").write_bytes(b"half")
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
@@ -160,7 +160,7 @@ def test_specs_of_nobody_go_and_those_of_others_stay(fresh: Inside) -> None:
     _, spec = state_and_spec(fresh, ref)
     wanted = spec.read_bytes()
     spec.write_bytes(b"damaged")
-    ours = [spec.with_name(spec.name.replace(ref.uid, "lost")), spec.with_name(f".tmp-{spec.name}")]
+    ours = [spec.with_name(spec.name.replace(ref.uid, "lost")), spec.with_name(f".tmp-{spec.name}~")]
     others = [
         spec.with_name(name) for name in ("lamps.example.com-device.json", "vendor.json", "other-claim-lost.json")
     ]
