@@ -19,6 +19,8 @@ from dra_sdk.model.settings import SECTION, DriverSettings
 from dra_sdk.texts import closest, did_you_mean
 from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
+DEFAULT_NODE: Final = "node-1"
+"""The name of the node where no cluster gives one."""
 REPEATED: Final[dict[str, Any]] = {"action": "append", "default": []}
 """Options of a flag that may be repeated, whose values are a list."""
 UNDER_KUBECTL: Final = "kubectl dra"

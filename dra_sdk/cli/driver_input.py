@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dra_sdk.cli.arguments import DEFAULT_NODE
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.input import DEFAULT_NODE
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import Driver, find_driver
 from dra_sdk.model.driver import Node

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import REPEATED, UNDER_KUBECTL, Parser, add_server_flags, from_text, is_directory
+from dra_sdk.cli.arguments import (
+    DEFAULT_NODE,
+    REPEATED,
+    UNDER_KUBECTL,
+    Parser,
+    add_server_flags,
+    from_text,
+    is_directory,
+)
 from dra_sdk.cli.live_cluster import (
     LiveCluster,
     add_connection_flags,
@@ -33,7 +41,6 @@ from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 STDIN: Final = "-"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _RENDER_SECONDS: Final = 120
-DEFAULT_NODE: Final = "node-1"
 MAX_NAMES: Final = 5
 """The most names in one note."""
 

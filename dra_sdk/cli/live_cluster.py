@@ -141,7 +141,8 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
     """Yield the cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
     from dra_sdk.kube.client import KubeClient  # noqa: PLC0415 (only for a running cluster)
     from dra_sdk.kube.collections import Collections  # noqa: PLC0415
-    from dra_sdk.kube.login import find_source, namespace_of  # noqa: PLC0415
+    from dra_sdk.kube.login import namespace_of  # noqa: PLC0415
+    from dra_sdk.kube.source import find_source  # noqa: PLC0415
 
     context = arguments.context
     namespace = namespace_of(find_source(arguments.kubeconfig, context))

@@ -11,8 +11,9 @@ from typing import Final
 
 from dra_sdk.errors import ApiError
 from dra_sdk.kube.api import Params
-from dra_sdk.kube.login import Session, find_source, log_in
+from dra_sdk.kube.login import Session, log_in
 from dra_sdk.kube.paths import describe
+from dra_sdk.kube.source import find_source
 from dra_sdk.kube.transport import ApiRequest, ApiTimeouts, Observe, Transport
 from dra_sdk.kube.watching import Watch
 from dra_sdk.model import JSON

@@ -22,8 +22,8 @@ from yaml import YAMLError
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.http import Server
-from dra_sdk.kube.login import Source
 from dra_sdk.kube.proxies import host_and_port, http_proxy
+from dra_sdk.kube.source import Source
 
 T = TypeVar("T")
 PLUGIN_SECONDS: Final = 20.0  # that an exec plugin or an OIDC provider may take

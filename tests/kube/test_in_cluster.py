@@ -16,7 +16,8 @@ from dra_sdk.errors import ApiError, SettingsError
 from dra_sdk.kube import in_cluster
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.in_cluster import InClusterSession
-from dra_sdk.kube.login import Source, log_in, namespace_of
+from dra_sdk.kube.login import log_in, namespace_of
+from dra_sdk.kube.source import Source
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import HOST, ApiServer, TlsFiles, make_certificates
 
@@ -25,7 +26,8 @@ ONE_REQUEST = """
 import json, sys
 from pathlib import Path
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.login import Source, log_in
+from dra_sdk.kube.login import log_in
+from dra_sdk.kube.source import Source
 source = Source(account=Path(sys.argv[1]))
 client = KubeClient(lambda: log_in(source), source=str(source))
 client.get("/version")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.kube.login import find_source
+from dra_sdk.kube.source import find_source
 from dra_sdk.model.settings import SettingsFile
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
 

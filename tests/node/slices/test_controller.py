@@ -12,7 +12,8 @@ import pytest
 from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectError, SettingsError, UnreachableError
 from dra_sdk.kube.api import EventStream
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.login import find_source, log_in
+from dra_sdk.kube.login import log_in
+from dra_sdk.kube.source import find_source
 from dra_sdk.model.device import (
     CounterConsumption,
     CounterSet,

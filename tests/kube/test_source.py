@@ -6,7 +6,7 @@ import pytest
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.login import find_source
+from dra_sdk.kube.source import find_source
 from tests.kube.scripted import kubeconfig
 
 
