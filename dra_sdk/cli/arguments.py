@@ -229,7 +229,7 @@ def add_host_root(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the tree that a driver reads."""
     parser.add_argument(
         "--host-root",
-        type=Path,
+        type=lambda text: Path(text).absolute(),  # drivers compare paths, and a kit's driver has a working directory
         default=Path("/"),
         metavar="DIR",
         help="the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture` "

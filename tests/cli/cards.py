@@ -61,6 +61,18 @@ class Cards:
             yield device.prepared(ContainerEdits(env={"CARD": device.name}))
 
 
+class RootedCards(Cards):
+    """Cards whose environment has the directory that the hook reads."""
+
+    def dra_discover(self, node: Node) -> Any:
+        self._root = node.root
+        return super().dra_discover(node)
+
+    def dra_prepare(self, claim: Claim) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            yield device.prepared(ContainerEdits(env={"ROOT": str(self._root)}))
+
+
 class Detailed(Cards):
     """One device with many attributes and two capacities."""
 

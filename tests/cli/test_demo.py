@@ -61,6 +61,16 @@ def test_a_tree_of_files_and_a_driver_with_several_slices(run: Run, tmp_path: Pa
     assert "env:\n- CARD=card0" in done.out
 
 
+def test_a_driver_reads_an_absolute_path_of_a_relative_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_cards(tmp_path / "tree")
+    monkeypatch.chdir(tmp_path)
+    done = run("demo", "tests.cli.cards:RootedCards", "--host-root", "tree")
+    assert done.status == 0, done.err
+    assert f"ROOT={tmp_path}/tree" in done.out
+
+
 @pytest.mark.parametrize(
     ("driver", "message", "steps"),
     [
