@@ -8,7 +8,7 @@ passes the same checks as a spec of another program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.errors import InvalidObjectError
@@ -70,16 +70,19 @@ def _object(value: object, names: Sequence[tuple[str, str]]) -> JSON:
         field = getattr(value, attribute)
         if type(field) in _PLAIN:
             fields[name] = field
-        elif field:
-            fields[name] = [f"{key}={text}" for key, text in field.items()] if name == "env" else _json(field)
+        elif field and name == "env":
+            fields[name] = [f"{key}={text}" for key, text in field.items()]
+        elif field or (isinstance(field, int | float) and name != "enableMonitoring"):  # 0 of an enumeration is set
+            fields[name] = _json(field)
     return fields
 
 
 def _json(value: Any) -> Any:
     """Return a value as JSON. A plain string stays in place of a list: the schema refuses it."""
-    if names := _NAMES.get(type(value)):
-        return _object(value, names)
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    for kind in type(value).__mro__:
+        if names := _NAMES.get(kind):
+            return _object(value, names)
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         return value
     return [item if type(item) in _PLAIN else _json(item) for item in value]
 

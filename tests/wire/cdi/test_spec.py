@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import enum
 import json
 import subprocess
 import sys
@@ -250,3 +251,32 @@ def test_nul_characters_and_unpaired_surrogates_are_refused_in_names(text):
     for kind, name in ((KIND, f"gpu{text}"), (f"example.com/gpu{text}", "gpu")):
         with pytest.raises(InvalidObjectError, match="must start"):
             claim_spec(kind, {name: edits})
+
+
+class Owner(enum.IntEnum):
+    ROOT = 0
+
+
+class SharedNode(DeviceNode):
+    """A device node of a class of the author's own."""
+
+
+def test_device_nodes_may_be_of_a_subclass_and_lists_any_iterable():
+    edits = ContainerEdits(
+        device_nodes={"gpu": SharedNode("/dev/gpu", uid=Owner.ROOT)}.values(),
+        mounts=(mount for mount in [Mount("/a", "/b", options={"ro"})]),
+        additional_gids=frozenset({5}),
+    )
+    (device,) = claim_spec(KIND, {"gpu": edits})["devices"]
+    assert device["containerEdits"] == {
+        "deviceNodes": [{"path": "/dev/gpu", "uid": 0}],
+        "mounts": [{"hostPath": "/a", "containerPath": "/b", "options": ["ro"]}],
+        "additionalGids": [5],
+    }
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [(False, "a boolean"), (0.0, "a fraction")])
+def test_a_wrong_type_that_is_false_is_refused_like_any_other(wrong, kind):
+    edits = ContainerEdits(device_nodes=[DeviceNode("/dev/gpu", uid=wrong)])
+    with pytest.raises(InvalidObjectError, match=f"deviceNodes.0..uid: must be a whole number, is {kind}"):
+        claim_spec(KIND, {"gpu": edits})
