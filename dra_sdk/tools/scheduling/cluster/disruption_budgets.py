@@ -73,7 +73,7 @@ def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bo
     return (
         bool(equal or expressions)
         and all(labels.get(key) == (value or "") for key, value in equal.items())
-        and all(entry.get("operator") in _OPERATORS and label_matches(entry, labels) for entry in expressions)
+        and all(entry and entry.get("operator") in _OPERATORS and label_matches(entry, labels) for entry in expressions)
     )
 
 

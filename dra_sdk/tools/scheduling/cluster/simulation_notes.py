@@ -119,14 +119,14 @@ def _has_pod_affinity(spec: JSON) -> bool:
 
 def _has_volumes(spec: JSON) -> bool:
     kinds = ("persistentVolumeClaim", "ephemeral")
-    return any(volume.get(kind) is not None for volume in spec.get("volumes") or () for kind in kinds)
+    return any(value_at(volume, (kind,)) is not None for volume in spec.get("volumes") or () for kind in kinds)
 
 
 def _has_host_ports(spec: JSON) -> bool:
     return any(
-        port.get("hostPort") or (port.get("containerPort") and spec.get("hostNetwork"))
+        value_at(port, ("hostPort",)) or (value_at(port, ("containerPort",)) and spec.get("hostNetwork"))
         for container in spec.get("containers") or ()
-        for port in container.get("ports") or ()
+        for port in value_at(container, ("ports",)) or ()
     )
 
 
@@ -136,7 +136,7 @@ def _has_other_scheduler(spec: JSON) -> bool:
 
 def _has_spread(spec: JSON, when_unsatisfiable: str) -> bool:
     constraints = spec.get("topologySpreadConstraints") or ()
-    return any(constraint.get("whenUnsatisfiable") == when_unsatisfiable for constraint in constraints)
+    return any(value_at(constraint, ("whenUnsatisfiable",)) == when_unsatisfiable for constraint in constraints)
 
 
 def _has_preferences(spec: JSON) -> bool:
