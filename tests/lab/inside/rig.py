@@ -99,7 +99,7 @@ class Rig(DriverHarness):
         super().__init__(make, MachineNode(directory))
         self.add_class(CLASS, _TYPE)
 
-    def start(self, files: Files | None = None) -> None:
-        """See `DriverHarness.start`. Only writes to the kernel are steps: other tests cover those on disk."""
+    def restart(self, files: Files | None = None) -> None:
+        """See `DriverHarness.restart`. Only writes to the kernel are steps: other tests cover those on disk."""
         self.kernel.files = files or QuickFiles()
-        super().start()
+        super().restart()
