@@ -109,11 +109,11 @@ class SriovDriver:
 
 def _cards(node: Node) -> dict[PciDevice, dict[str, PciDevice]]:
     """Return the VFs of each PF by the names of their devices. A VF without an IOMMU group of its own is left out."""
-    found = {each.address: each for each in read_pci_devices(node)}
-    members = Counter(each.iommu_group for each in found.values())  # all in group None if there is no IOMMU
+    functions = {function.address: function for function in read_pci_devices(node)}
+    members = Counter(function.iommu_group for function in functions.values())  # all in group None if there is no IOMMU
     cards = {}
-    for pf in found.values():
+    for pf in functions.values():
         if pf.base_class == ACCELERATOR and pf.sriov is not None:
-            vfs = (found[each] for each in pf.sriov.vfs if each in found)
+            vfs = (functions[address] for address in pf.sriov.vfs if address in functions)
             cards[pf] = {f"vf-{vf.address.translate(DASHES)}": vf for vf in vfs if members[vf.iommu_group] == 1}
     return cards

@@ -33,12 +33,12 @@ def functions(pf: str, group: int) -> tuple[FakePci, ...]:
 def plug(node: FakeNode, *pci: FakePci) -> None:
     """Write a machine with these functions, and the files of the accelerators' kernel driver."""
     node.machine(replace(regular_machine(), pci=pci))
-    for each in pci:
-        pf = each.physical_function
+    for function in pci:
+        pf = function.physical_function
         if pf is None:
-            node.file(f"/sys/bus/pci/devices/{each.address}/health", "ok\n")
+            node.file(f"/sys/bus/pci/devices/{function.address}/health", "ok\n")
         else:
-            node.file(f"/sys/bus/pci/devices/{pf}/profiles/{each.address}", "throughput")
+            node.file(f"/sys/bus/pci/devices/{pf}/profiles/{function.address}", "throughput")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_every_vf_is_published_with_the_standard_attributes(driver: DriverHarnes
 @pytest.mark.parametrize("group", [None, 20])
 def test_a_vf_without_an_iommu_group_of_its_own_is_not_published(tmp_path: Path, group: int | None) -> None:
     node = FakeNode(tmp_path)
-    plug(node, *(replace(each, iommu_group=group) for each in functions(CARDS[0], 20)))
+    plug(node, *(replace(function, iommu_group=group) for function in functions(CARDS[0], 20)))
     assert DriverHarness(SriovDriver, node).devices == {}
 
 

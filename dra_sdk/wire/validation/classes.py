@@ -13,7 +13,7 @@ from dra_sdk.wire.resource.classes import (
 )
 from dra_sdk.wire.validation.claims import opaque, selectors
 from dra_sdk.wire.validation.devices import taint
-from dra_sdk.wire.validation.metadata import conditions, new_metadata, updated_metadata
+from dra_sdk.wire.validation.metadata import cluster_metadata, conditions, new_metadata, updated_metadata
 from dra_sdk.wire.validation.names import (
     dns_label,
     dns_subdomain,
@@ -46,10 +46,7 @@ def device_class(value: DeviceClass, old: DeviceClass | None, profile: ServerPro
 
 def taint_rule(value: DeviceTaintRule, old: DeviceTaintRule | None, profile: ServerProfile) -> Problems:
     """Check a DeviceTaintRule, without its status: the server clears that of a new one."""
-    if old is None:
-        yield from new_metadata(value.metadata, profile, namespaced=False)
-    else:
-        yield from updated_metadata(value.metadata, old.metadata, profile)
+    yield from cluster_metadata(value.metadata, None if old is None else old.metadata, profile)
     yield from _rule(value.spec, None if old is None else old.spec, "spec", profile)
 
 

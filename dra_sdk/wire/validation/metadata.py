@@ -88,6 +88,13 @@ def new_metadata(
     yield from _finalizers(metadata.finalizers or [], f"{FIELD}.finalizers")
 
 
+def cluster_metadata(new: ObjectMeta, old: ObjectMeta | None, profile: ServerProfile) -> Problems:
+    """Check the metadata of a cluster-scoped object that is created, or updated from `old`."""
+    if old is None:
+        return new_metadata(new, profile, namespaced=False)
+    return updated_metadata(new, old, profile)
+
+
 def updated_metadata(new: ObjectMeta, old: ObjectMeta, profile: ServerProfile) -> Problems:
     """Check the metadata of an object that is updated."""
     yield from path_segment_prefix(new.generate_name, f"{FIELD}.generateName")

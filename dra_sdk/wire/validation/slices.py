@@ -12,7 +12,7 @@ from dra_sdk.wire.profile import OLDEST, ServerProfile
 from dra_sdk.wire.resource.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dra_sdk.wire.validation.capacity import counter_sets, counters_of_1_34
 from dra_sdk.wire.validation.devices import chosen_nodes, device, is_advanced
-from dra_sdk.wire.validation.metadata import new_metadata, updated_metadata
+from dra_sdk.wire.validation.metadata import cluster_metadata
 from dra_sdk.wire.validation.names import driver_name, fully_qualified_name, pool_name
 from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required
 from dra_sdk.wire.validation.rules import check_set, immutable
@@ -22,10 +22,7 @@ _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 def resource_slice(value: ResourceSlice, old: ResourceSlice | None, profile: ServerProfile) -> Problems:
     """Check a slice."""
-    if old is None:
-        yield from new_metadata(value.metadata, profile, namespaced=False)
-    else:
-        yield from updated_metadata(value.metadata, old.metadata, profile)
+    yield from cluster_metadata(value.metadata, None if old is None else old.metadata, profile)
     yield from _spec(value.spec, None if old is None else old.spec, "spec", profile)
 
 
