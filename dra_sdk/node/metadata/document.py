@@ -22,6 +22,7 @@ from dra_sdk.wire.resource.claims import NetworkDeviceData
 from dra_sdk.wire.resource.slices import DeviceAttribute
 from dra_sdk.wire.slice import device_json
 from dra_sdk.wire.validation import check_device
+from dra_sdk.wire.validation.decoding import read_as
 from dra_sdk.wire.validation.names import pool_name
 from dra_sdk.wire.validation.status import network_data
 
@@ -92,8 +93,16 @@ def device_entry(driver: str, device: PreparedDevice) -> JSON:
             "hardwareAddress": network.hardware_address,
         }
         entry["networkData"] = {key: value for key, value in fields.items() if value}
-        data = NetworkDeviceData.model_validate(entry["networkData"])
-        problems += [str(problem) for problem in network_data(data, "networkData", ServerProfile.of())]
+        problems += _network_problems(entry["networkData"])
     if problems:
         raise InvalidObjectError(f"metadata of device {device.pool}/{device.name}", problems)
     return {key: entry[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in entry}
+
+
+def _network_problems(fields: JSON) -> list[str]:
+    """Return what is wrong with network data, by field; a value of the wrong type hides what else is wrong."""
+    profile = ServerProfile.of()
+    data, problems = read_as(NetworkDeviceData, fields, profile)
+    if data is None:
+        return [f"networkData.{problem}" for problem in problems]
+    return [*map(str, network_data(data, "networkData", profile))]

@@ -96,6 +96,8 @@ def test_what_is_not_known_is_left_out():
         (device({"f": 1.5}), "attribute f: 1.5 is not a bool"),
         (device({"list": []}), "attribute list: [] is not a non-empty list"),
         (device(network=NetworkData(interface_name="x" * 257)), "networkData.interfaceName: must be at most 256 bytes"),
+        (device(network=NetworkData(interface_name=5)), "networkData.interfaceName: must be a string, is 5"),
+        (device(network=NetworkData(ips=[5])), "networkData.ips[0]: must be a string, is 5"),
         (device(network=NetworkData(hardware_address="x" * 129)), "networkData.hardwareAddress: must be at most 128"),
         (
             device(network=NetworkData(ips=[f"10.0.0.{n}/24" for n in range(17)])),
