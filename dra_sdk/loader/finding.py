@@ -6,12 +6,13 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Final
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from dra_sdk.errors import DriverLoadError, SettingsError, raised_at
@@ -129,7 +130,8 @@ def _import(entry_point: EntryPoint, source: str) -> object:
 
 def _check_sdk_version(entry_point: EntryPoint, source: str) -> None:
     """Raise DriverLoadError if the driver's distribution is for another version of the SDK."""
-    requirements = [one for one in _requirements(entry_point) if canonicalize_name(one.name) == _SDK]
+    named = [one for one in _requirements(entry_point) if canonicalize_name(one.name) == _SDK]
+    requirements = [one for one in named if one.marker is None or one.marker.evaluate({"extra": ""})]
     if not requirements:
         return
     try:
@@ -144,8 +146,11 @@ def _check_sdk_version(entry_point: EntryPoint, source: str) -> None:
             )
 
 
-def _requirements(entry_point: EntryPoint) -> list[Requirement]:
-    return [Requirement(line) for line in (entry_point.dist.requires if entry_point.dist else None) or ()]
+def _requirements(entry_point: EntryPoint) -> Iterator[Requirement]:
+    """Yield what the driver's distribution needs, without lines that are no requirements of today."""
+    for line in (entry_point.dist.requires if entry_point.dist else None) or ():
+        with suppress(InvalidRequirement):
+            yield Requirement(line)
 
 
 def _package(entry_point: EntryPoint, module: str) -> str:

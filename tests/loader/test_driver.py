@@ -181,6 +181,12 @@ def test_a_distribution_for_this_sdk_is_loaded(install: Install) -> None:
     assert load_driver("a-lamp").info.name == "alpha.example.com"
 
 
+@pytest.mark.parametrize("line", ["dra-sdk>=900; extra == 'next'", "dra-sdk>=900; python_version < '3'", "mod>=1.*bar"])
+def test_a_requirement_for_another_case_or_of_an_old_form_refuses_no_driver(install: Install, line: str) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")}, requires=[line])
+    assert load_driver("a-lamp").info.name == "alpha.example.com"
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -70,14 +70,14 @@ class Scheduler:
     def release(self, name: str, namespace: str, pod: JSON) -> None:
         """Remove the reservation of a deleted pod from a claim, as the claim controller does.
 
-        A claim that the scheduler allocated is deallocated with its last pod. A claim that was made for the pod is
-        deleted.
+        A claim that the scheduler allocated is deallocated with its last pod. A claim that the pod owns is deleted, as
+        the garbage collector does, which does not ask whether an owner is a controller.
         """
         uid = pod["metadata"]["uid"]
         after = retry_on_conflict(lambda: self._write_status_without(uid, name, namespace))
         finalizers = after["metadata"].get("finalizers", [])
         retry_on_conflict(lambda: self._write_finalizers(finalizers, name, namespace))
-        if uid in owner_uids(after):
+        if any(owner["uid"] == uid for owner in after["metadata"].get("ownerReferences", [])):
             self._api.delete("resourceclaims", name, namespace)
 
     def _write_status_without(self, uid: str, name: str, namespace: str) -> JSON:

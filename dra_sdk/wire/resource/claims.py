@@ -57,6 +57,12 @@ class DeviceDerivedAttribute(Object):
     expression: str = ""
 
 
+class NamedRequest(Object):
+    """A request or an alternative of one; its name comes first, as the API server writes it."""
+
+    name: str = ""
+
+
 class RequestedDevices(Object):
     """The fields that both kinds of requests have."""
 
@@ -75,16 +81,13 @@ class ExactDeviceRequest(RequestedDevices):
     admin_access: Annotated[bool | None, ADMIN_ACCESS] = None
 
 
-class DeviceSubRequest(RequestedDevices):
+class DeviceSubRequest(RequestedDevices, NamedRequest):
     """One alternative of a request."""
 
-    name: str = ""
 
-
-class DeviceRequest(Object):
+class DeviceRequest(NamedRequest):
     """A request: exactly this, or the first alternative that is available."""
 
-    name: str = ""
     exactly: ExactDeviceRequest | None = None
     first_available: Annotated[list[DeviceSubRequest] | None, Available(("DRAPrioritizedList",))] = None
 

@@ -118,6 +118,18 @@ def test_claims_from_a_template_come_and_go_with_their_pod(cluster: EmbeddedClus
     assert left["metadata"]["ownerReferences"][0]["name"] == "pod-2"
 
 
+def test_a_claim_that_a_pod_owns_but_does_not_control_goes_with_it(
+    cluster: EmbeddedCluster, driver: FakeDriver
+) -> None:
+    publish(cluster, gpu("one", "80Gi"))
+    cluster.create_claim("claim-1", big())
+    uid = cluster.run_pod("pod-1", ["claim-1"]).uid
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "pod-1", "uid": uid}]
+    cluster.api.patch("resourceclaims", {"metadata": {"ownerReferences": owners}}, "claim-1", "default")
+    cluster.stop_pod("pod-1")
+    assert cluster.api.list("resourceclaims", "default") == []
+
+
 def test_extended_resources(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("one"), gpu("two"))
     spec = {"selectors": [{"cel": {"expression": CLASS}}], "extendedResourceName": "example.com/gpu"}

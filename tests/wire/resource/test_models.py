@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dra_sdk.wire.resource import Device, ResourceClaim, ResourceSlice
+from dra_sdk.wire.resource.claims import DeviceRequest
 
 
 def test_every_attribute_and_capacity_is_read_and_written():
@@ -40,3 +41,10 @@ def test_the_results_of_a_claim_are_read_and_written():
     (read,) = claim.status.allocation.devices.results or ()
     assert read.share_id == "e"
     assert read.to_json() == result
+
+
+def test_an_alternative_is_written_with_its_name_first_as_the_api_server_does():
+    request = {"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu", "count": 2}]}
+    written = DeviceRequest.model_validate(request).to_json()
+    assert written == request
+    assert [list(alternative) for alternative in written["firstAvailable"]] == [["name", "deviceClassName", "count"]]

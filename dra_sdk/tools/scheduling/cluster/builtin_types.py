@@ -25,6 +25,7 @@ _SCALARS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "quantity": ((str, int, float), "a quantity such as 4, 500m or 80Gi"),
     "int-or-string": ((int, str), "a whole number or a string"),
 }
+_INT64: Final = range(-(2**63), 2**63)
 _COLLECTIONS: Final[Mapping[str, tuple[type[Any], str]]] = {"[": (list, "a list"), "{": (dict, "an object")}
 
 
@@ -80,6 +81,8 @@ def field_problems(type_name: str, value: Any, profile: ServerProfile, path: str
         types, text = _SCALARS[type_name]
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             yield _wrong_type(path, text, value)
+        elif type_name == "integer" and value not in _INT64:
+            yield _wrong_type(path, "a whole number of 64 bits", value)
     elif type_name != "any":
         yield from _object_problems(type_name, value, profile, path)
 

@@ -26,6 +26,7 @@ def test_a_pod_with_known_fields_has_no_problem():
         ({"containers": {}}, "containers: must be a list, is {}"),
         ({"hostNetwork": "yes"}, "hostNetwork: must be true or false, is 'yes'"),
         ({"priority": True}, "priority: must be a whole number, is True"),
+        ({"priority": 2**63}, "priority: must be a whole number of 64 bits, is 9223372036854775808"),
         ({"nodeSelector": {"a": 1}}, "nodeSelector[a]: must be a string, is 1"),
         ({"affinity": []}, "affinity: must be an object, is []"),
         ({"requiredDuringSchedulingIgnoredDuringExecution": {}}, "unknown field"),
