@@ -30,6 +30,7 @@ from dra_sdk.cli.live_cluster import (
 )
 from dra_sdk.cli.progress import phase
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
+from dra_sdk.input_files import MIB, read_limited, read_stream
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.tools.scheduling.cluster.list_files import read_list
@@ -41,6 +42,8 @@ from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 STDIN: Final = "-"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _RENDER_SECONDS: Final = 120
+FILE_LIMIT: Final = 1024 * MIB
+"""Bytes of one file; a million devices in one file have about 200 MiB."""
 MAX_NAMES: Final = 5
 """The most names in one note."""
 
@@ -55,8 +58,8 @@ def read_content(name: str) -> bytes:
     """
     try:
         if name == STDIN:
-            return sys.stdin.buffer.read()
-        return _rendered(name) if Path(name).is_dir() else Path(name).read_bytes()
+            return read_stream(sys.stdin.buffer, FILE_LIMIT)
+        return _rendered(name) if Path(name).is_dir() else read_limited(Path(name), FILE_LIMIT)
     except OSError as error:
         raise SettingsError(f"cannot read {name}: {error.strerror}") from error
 

@@ -21,6 +21,7 @@ from dra_sdk.cli.arguments import REPEATED, Commands, from_text
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import yaml_text
 from dra_sdk.errors import SettingsError
+from dra_sdk.input_files import MIB, read_limited
 from dra_sdk.tools.manifests import RELEASE, Chart, merge_values
 
 JSON = dict[str, Any]
@@ -127,9 +128,13 @@ def _classes(values: JSON, resources: list[str]) -> JSON:
 
 def _values_file(path: Path) -> JSON:
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(read_limited(path, MIB))
+    except OSError as error:
+        raise SettingsError(f"cannot read --values {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"--values {path} is no YAML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"--values {path} is nested too deeply") from error
     if not isinstance(values, dict | None):
         raise SettingsError(f"--values {path} must be a YAML mapping")
     return values or {}

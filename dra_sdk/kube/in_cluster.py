@@ -34,6 +34,9 @@ class InClusterSession:
         self._file = account / "token"
         self._known = monotonic() + TOKEN_SECONDS, _bearer(self._file)
 
+    def close(self) -> None:
+        """Do nothing: no request waits for files."""
+
     def authorization(self) -> str:
         """Return the Authorization header. While its file cannot be read, the last token stays."""
         until, known = self._known

@@ -7,13 +7,13 @@ this module is imported for kubeconfig files only.
 from __future__ import annotations
 
 import logging
+import re
 import ssl
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock, Thread
+from threading import Lock, get_ident
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
 from kubernetes import config
@@ -22,11 +22,11 @@ from yaml import YAMLError
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.http import Server
-from dra_sdk.kube.proxies import host_and_port, http_proxy
+from dra_sdk.kube.login_calls import call, end_plugins
+from dra_sdk.kube.proxies import host_and_port, http_proxy, without_user
 from dra_sdk.kube.source import Source
 
-T = TypeVar("T")
-PLUGIN_SECONDS: Final = 20.0  # that an exec plugin or an OIDC provider may take
+_PLUGIN_OUTPUT: Final = re.compile(r"(exec: process returned -?\d+)\. .*")
 TOKEN_SECONDS: Final = 1.0  # for which a token is used before the client is asked again
 
 
@@ -34,7 +34,7 @@ class KubeconfigSession:
     """The credentials of a kubeconfig; a `Session`."""
 
     def __init__(self, configuration: Configuration, source: Source) -> None:
-        self.url = configuration.host.rstrip("/")
+        self.url = without_user(configuration.host).rstrip("/")
         self.base_path = urlsplit(self.url).path
         self.server = _server(configuration, self.url, source)
         self._configuration = configuration
@@ -42,6 +42,11 @@ class KubeconfigSession:
         self._may_hang = configuration.refresh_api_key_hook is not None
         self._lock = Lock()
         self._known: tuple[float, str | None] = (0.0, None)
+
+    def close(self) -> None:
+        """End an exec plugin that a request waits for; the request then fails."""
+        if self._may_hang:
+            end_plugins()
 
     def authorization(self) -> str | None:
         """Return the Authorization header, None without a token. Renews an expired token; SettingsError if that fails.
@@ -51,11 +56,7 @@ class KubeconfigSession:
         until, known = self._known
         if monotonic() < until:
             return known
-        value = (
-            _in_time(self._token, f"{self._source}: the exec plugin or OIDC provider")
-            if self._may_hang
-            else self._token()
-        )
+        value = call(self._token, self._source) if self._may_hang else self._token()
         self._known = monotonic() + TOKEN_SECONDS, value
         return value
 
@@ -64,7 +65,7 @@ class KubeconfigSession:
             with self._lock, _logged_errors() as said:  # the renewal of the client is not safe for threads
                 setting = self._configuration.auth_settings().get("BearerToken")
         except (config.ConfigException, OSError) as error:
-            raise SettingsError(f"{self._source}: the token cannot be read again: {error}") from error
+            raise SettingsError(f"{self._source}: the token cannot be read again: {_public(str(error))}") from error
         if said:
             raise SettingsError(f"{self._source}: the token cannot be renewed: {'; '.join(said)}")
         value = setting["value"] if setting else None
@@ -73,8 +74,7 @@ class KubeconfigSession:
 
 def log_in(source: Source) -> KubeconfigSession:
     """Read the files; SettingsError with their problem. Sends no request to the API server."""
-    configuration = _in_time(lambda: _configuration(source), f"{source}: the exec plugin or OIDC provider")
-    return KubeconfigSession(configuration, source)
+    return KubeconfigSession(call(lambda: _configuration(source), source), source)
 
 
 def namespace_of(source: Source) -> str:
@@ -101,7 +101,7 @@ def _configuration(source: Source) -> Configuration:
         # The client does not check the content of YAML files, so another kind of file can raise any error.
         other = not isinstance(error, config.ConfigException | OSError)
         what = "it is not a kubeconfig: " if other else ""
-        text = " ".join(f"{type(error).__name__}: {error}".split())
+        text = _public(f"{type(error).__name__}: {error}")
         raise SettingsError(f"cannot log in with {source}: {what}{text}") from error
     if said:  # otherwise every request would be anonymous
         raise SettingsError(f"cannot log in with {source}: {'; '.join(said)}")
@@ -112,42 +112,39 @@ def _configuration(source: Source) -> Configuration:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[str]]:
-    """Collect errors that the client logs to the root logger but does not raise, such as that of an exec plugin."""
+    """Collect errors that the client logs to the root logger but does not raise, such as that of an exec plugin.
 
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.name == "root":
-                said.append(" ".join(record.getMessage().split()))
+    They do not reach the log: they may hold what a plugin wrote.
+    """
+    errors: list[str] = []
+    thread = get_ident()
 
-    said: list[str] = []
-    collector = Collector(logging.ERROR)
-    logging.getLogger().addHandler(collector)
+    def collect(record: logging.LogRecord) -> bool:
+        if record.thread != thread:
+            return True
+        errors.append(_public(record.getMessage()))
+        return False
+
+    logger = logging.getLogger()
+    logger.addFilter(collect)
     try:
-        yield said
+        yield errors
     finally:
-        logging.getLogger().removeHandler(collector)
+        logger.removeFilter(collect)
 
 
-def _in_time(function: Callable[[], T], what: str) -> T:
-    """Call a function that may hang, in its own thread. SettingsError after PLUGIN_SECONDS; the thread continues."""
-    outcome: Future[T] = Future()
+def _public(text: str) -> str:
+    """Return an error of the client in one line, without what an exec plugin wrote: it may be a secret.
 
-    def run() -> None:
-        try:
-            outcome.set_result(function())
-        except BaseException as error:  # noqa: BLE001 (it is raised below, in the thread that waits)
-            outcome.set_exception(error)
-
-    Thread(target=run, name="login", daemon=True).start()
-    if not wait([outcome], PLUGIN_SECONDS).done:
-        raise SettingsError(f"{what} did not answer within {PLUGIN_SECONDS:.0f} s")
-    return outcome.result()
+    Errors of this module become events of pods and lines of logs.
+    """
+    return _PLUGIN_OUTPUT.sub(r"\1 (what it wrote is not shown here)", " ".join(text.split()))
 
 
 def _server(configuration: Configuration, url: str, source: Source) -> Server:
     place = host_and_port(url)
     if place is None:
-        raise SettingsError(f"cannot log in with {source}: server {url!r} is not an http or https URL")
+        raise SettingsError(f"cannot log in with {source}: server {without_user(url)!r} is not an http or https URL")
     tls = _tls(configuration, source) if url.lower().startswith("https:") else None
     try:
         proxy = http_proxy(url, configuration.proxy or "", configuration.no_proxy or "")

@@ -15,7 +15,7 @@ DEFAULT_NAMESPACE: Final = "default"
 class Session(Protocol):
     """One set of credentials. Safe for threads.
 
-    url: the URL of the API server, without a slash at its end.
+    url: the URL of the API server, without user and password, and without a slash at its end.
     base_path: the path under which its API begins, such as `/k8s/clusters/c-1`; usually empty.
     server: where and how to connect.
     """
@@ -23,6 +23,9 @@ class Session(Protocol):
     url: str
     base_path: str
     server: Server
+
+    def close(self) -> None:
+        """End what a request waits for, such as an exec plugin."""
 
     def authorization(self) -> str | None:
         """Return the Authorization header, None without a token. SettingsError if it cannot be renewed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -30,8 +31,13 @@ def http_proxy(url: str, proxy: str, no_proxy: str) -> tuple[str, int] | None:
         return None
     place = host_and_port(proxy, ("http",))
     if place is None:
-        raise SettingsError(f"proxy {proxy!r} is not an http:// URL")
+        raise SettingsError(f"proxy {without_user(proxy)!r} is not an http:// URL")
     return place
+
+
+def without_user(url: str) -> str:
+    """Return a URL without user and password, which no error, log line or event may show; also of one that is wrong."""
+    return re.sub(r"^([^/?#]*//)?[^/?#]*@", r"\1", url)
 
 
 def host_and_port(url: str, schemes: Sequence[str] = tuple(PORTS)) -> tuple[str, int] | None:

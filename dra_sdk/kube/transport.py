@@ -107,7 +107,8 @@ class Transport:
         return self._connected.session.url
 
     def close(self) -> None:
-        """Close idle connections; requests in progress end by themselves."""
+        """Close idle connections and the login; requests in progress end by themselves."""
+        self._connected.session.close()
         self._connected.pool.close()
 
     def json(self, request: ApiRequest) -> JSON:

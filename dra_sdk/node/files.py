@@ -23,13 +23,15 @@ PREFIX = ".tmp-"
 END = "~"
 """How temporary files begin and end. A container runtime reads every `.json` file of a CDI directory, also these."""
 _NAME = 240  # characters of a target's name in that of its temporary file, so that it stays below NAME_MAX
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # with EXCL through no link, symbolic or hard
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # not to wait for the writer of a pipe
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PRIVATE = 0o600
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
 _OTHERS_WRITE = 0o022
+_ANYONE_WRITES = 0o002
 _CHUNK = 1 << 16
+_LARGEST = 64 << 20
 
 
 class Files:
@@ -63,7 +65,7 @@ class Files:
         target = os.fspath(path)
         self._step("create", target)
         temporary = _temporary(target)
-        handle = os.open(temporary, _NEW, _PRIVATE)
+        handle = _create(temporary)
         try:
             try:
                 self._fill(handle, target, content, mode, whole=whole)
@@ -149,7 +151,7 @@ def targets(directory: Path, suffix: str) -> Iterator[str]:
 
 
 def read(path: str | Path) -> bytes:
-    """Return the content of a regular file. OSError for a symbolic link, a pipe and everything else."""
+    """Return the content of a regular file of at most 64 MiB. OSError for a symbolic link, a pipe and all else."""
     handle = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -157,6 +159,8 @@ def read(path: str | Path) -> bytes:
         content = bytearray()
         while piece := os.read(handle, _CHUNK):
             content += piece
+            if len(content) > _LARGEST:
+                raise OSError(errno.EFBIG, "it has more than 64 MiB", os.fspath(path))
         return bytes(content)
     finally:
         os.close(handle)
@@ -199,6 +203,30 @@ def private_directory(path: Path, mode: int) -> None:
             f"directory {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o}; user "
             f"{os.geteuid()} must own it and nobody else may write it, because the driver trusts its files"
         )
+
+
+def check_shared_directory(path: Path) -> None:
+    """Check a directory of the node that several programs use, such as that of CDI specs.
+
+    SettingsError if it belongs to another user than root or this one, or if everybody may replace its files. OSError if
+    it cannot be looked at.
+    """
+    status = path.stat()
+    anyone = status.st_mode & _ANYONE_WRITES and not status.st_mode & stat.S_ISVTX
+    if status.st_uid not in {0, os.geteuid()} or anyone:
+        raise SettingsError(
+            f"directory {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o}; root must own it "
+            "and not everybody may write it, because root trusts its files"
+        )
+
+
+def _create(temporary: str) -> int:
+    """Open a new file; what has its name, such as one that a killed process left, is removed."""
+    try:
+        return os.open(temporary, _NEW, _PRIVATE)
+    except FileExistsError:
+        os.unlink(temporary)  # noqa: PTH108
+        return os.open(temporary, _NEW, _PRIVATE)
 
 
 def _temporary(target: str) -> str:

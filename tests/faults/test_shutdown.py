@@ -12,8 +12,7 @@ from time import sleep
 
 import pytest
 
-from dra_sdk.kube import client
-from dra_sdk.kube import kubeconfig as kubeconfig_files
+from dra_sdk.kube import client, login_calls
 from dra_sdk.kube.transport import ApiTimeouts
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
@@ -65,7 +64,7 @@ class PatientDriver(HastyDriver):
         for module, name, value in (
             (claims_api, "FETCH_SECONDS", FOREVER),
             (client, "ApiTimeouts", partial(ApiTimeouts, answer=FOREVER)),
-            (kubeconfig_files, "PLUGIN_SECONDS", FOREVER),
+            (login_calls, "PLUGIN_SECONDS", FOREVER),
         ):
             setattr(module, name, value)
         fetch = claims_api.ApiConnection.fetch

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 
 from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube import kubeconfig as kubeconfig_files
+from dra_sdk.kube import login_calls
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.testing.waiting import wait
+from dra_sdk.testing.waiting import LONG, wait
 from tests.kube.scripted import Answer, kubeconfig
 
 
@@ -82,13 +85,90 @@ def test_an_exec_plugin_that_fails_is_told_and_nothing_is_sent(serve, connect, t
     assert server.asked == []
 
 
-def test_an_exec_plugin_that_hangs_is_given_up(connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(kubeconfig_files, "PLUGIN_SECONDS", 0.5)
+def test_an_exec_plugin_that_hangs_is_ended_with_all_that_it_started(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(login_calls, "PLUGIN_SECONDS", 0.5)
+    log = tmp_path / "pids"
+    plugin = exec_user(tmp_path, f"echo $$ >> {log}; sh -c 'echo $$ >> {log}; sleep 600 & wait'; true")
+    with pytest.raises(SettingsError, match="exec plugin or OIDC provider did not answer within 0 s and was ended"):
+        connect("http://127.0.0.1:1", plugin)
+    wait_for_no_login()
+    pids = [int(line) for line in log.read_text().split()]
+    assert len(pids) == 2
+    wait(lambda: not any(runs(pid) for pid in pids))
+    assert not login_calls.end_plugins(), "also what it had started is gone"
+
+
+def test_what_is_no_plugin_goes_on(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_EXEC_INFO", raising=False)
+    with subprocess.Popen(["sleep", "600"]) as other:
+        try:
+            login_calls.end_plugins()
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_a_second_call_waits_for_the_first_and_no_longer_than_a_plugin_may_take(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(login_calls, "PLUGIN_SECONDS", LONG)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    with pytest.raises(SettingsError, match="the exec plugin or OIDC provider did not answer within 0 s"):
-        connect("http://127.0.0.1:1", exec_user(tmp_path, f"cat {gate}"))
-    gate.write_text("go on")  # it reads to the end, and its thread ends
+    script = f"echo x >> {tmp_path}/calls; cat {gate}; {credential('token')}"
+    with ThreadPoolExecutor(1) as pool:
+        login = pool.submit(connect, "http://127.0.0.1:1", exec_user(tmp_path, script))
+        wait((tmp_path / "calls").exists)
+        monkeypatch.setattr(login_calls, "PLUGIN_SECONDS", 0.2)
+        with pytest.raises(SettingsError, match="has not answered an earlier call for 0 s"):
+            KubeClient.connect(tmp_path / "kubeconfig")
+        monkeypatch.setattr(login_calls, "PLUGIN_SECONDS", LONG)
+        gate.write_text("")
+        login.result(LONG)
+    assert (tmp_path / "calls").read_text() == "x\n", "one plugin at a time"
+
+
+def test_closing_ends_the_plugin_that_a_request_waits_for(serve, connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(login_calls, "PLUGIN_SECONDS", LONG)
+    monkeypatch.setattr(kubeconfig_files, "TOKEN_SECONDS", 0.0)
+    server, said, pid = serve(lambda _: Answer()), tmp_path / "said", tmp_path / "pid"
+    said.write_text(credential("first", expirationTimestamp="2020-01-01T00:00:00Z"))
+    client = connect(server.url, exec_user(tmp_path, f". {said}"))
+    said.write_text(f"sleep 600 & echo $! > {pid}; wait")
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(client.get, "/version")
+        wait(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        client.close()
+        with pytest.raises(UnreachableError, match="the token cannot be renewed: exec: process returned"):
+            request.result(LONG)
+    wait(lambda: not runs(int(pid.read_text())))
+
+
+def test_what_a_plugin_writes_and_passwords_in_urls_are_in_no_error_and_no_log(connect, tmp_path, caplog):
+    with pytest.raises(SettingsError, match=r"exec: process returned 3 \(what it wrote is not shown here\)") as error:
+        connect("http://127.0.0.1:1", exec_user(tmp_path, "echo 'Bearer s3cret' >&2; exit 3"))
+    assert "s3cret" not in str(error.value)
+    for url, user in (
+        ("ftp://me:s3cret@127.0.0.1:1", {}),
+        ("s3cret@127.0.0.1:99999999/x", {}),
+    ):
+        with pytest.raises(SettingsError, match="is not an http or https URL") as error:
+            connect(url, user)
+        assert "s3cret" not in str(error.value)
+    client = connect("http://me:s3cret@127.0.0.1:1/base", {})
+    assert client.server == "http://127.0.0.1:1/base"
+    with pytest.raises(UnreachableError, match=r"no answer from http://127\.0\.0\.1:1/base") as unreachable:
+        client.get("/version")
+    assert "s3cret" not in str(unreachable.value)
+    assert "s3cret" not in caplog.text
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_no_login() -> None:
     wait(lambda: not any(thread.name == "login" for thread in threading.enumerate()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.node.files import END, PREFIX, Files, private_directory, read, targets
+from dra_sdk.node.files import END, PREFIX, Files, check_shared_directory, private_directory, read, targets
 from tests.open_files import times_open
 
 STEPS = ["create", "write", "fsync", "rename", "fsync-directory"]
@@ -187,11 +188,11 @@ def test_nothing_is_written_or_read_through_a_link(tmp_path: Path) -> None:
     precious.write_bytes(b"keep")
     for name in ("a.json", f"{PREFIX}b.json{END}"):
         (tmp_path / name).symlink_to(precious)
-    Files().write(tmp_path / "a.json", b"new")
-    assert (precious.read_bytes(), (tmp_path / "a.json").is_symlink()) == (b"keep", False)
-    with pytest.raises(OSError, match="symbolic link"):
-        Files().write(tmp_path / "b.json", b"new")
-    assert precious.read_bytes() == b"keep"
+    (tmp_path / f"{PREFIX}d.json{END}").hardlink_to(precious)
+    for name in ("a.json", "b.json", "d.json"):
+        Files().write(tmp_path / name, b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
+        assert (precious.read_bytes(), (tmp_path / name).is_symlink()) == (b"keep", False)
     (tmp_path / "c.json").symlink_to(precious)
     with pytest.raises(OSError, match="symbolic link"):
         read(tmp_path / "c.json")
@@ -213,6 +214,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         read(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(b"x" * 200_000)
     assert read(tmp_path / "file") == b"x" * 200_000
+    os.truncate(tmp_path / "file", (64 << 20) + 1)
+    with pytest.raises(OSError, match="it has more than 64 MiB"):
+        read(tmp_path / "file")
 
 
 def test_a_private_directory_has_its_mode_whatever_the_umask_is(tmp_path: Path) -> None:
@@ -241,6 +245,17 @@ def test_a_directory_of_another_owner_is_refused(tmp_path: Path) -> None:
     os.chown(place, 65534, -1)
     with pytest.raises(SettingsError, match="has owner 65534 and mode"):
         private_directory(place, 0o750)
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o772, True), (0o775, False), (0o1777, False)])
+def test_a_shared_directory_that_everybody_may_write_is_refused(tmp_path: Path, mode: int, refused: bool) -> None:
+    tmp_path.chmod(mode)
+    with (
+        pytest.raises(SettingsError, match=f"directory {tmp_path} has owner .* and mode 0{mode:o}")
+        if refused
+        else (contextlib.nullcontext())
+    ):
+        check_shared_directory(tmp_path)
 
 
 def test_a_link_is_no_private_directory(tmp_path: Path) -> None:

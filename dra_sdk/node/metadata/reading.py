@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.input_files import MIB, read_limited
 from dra_sdk.node.metadata.document import KIND, VERSIONS, DeviceMetadata
 
 _SPACE = " \t\r\n"
+FILE_LIMIT: Final = 16 * MIB
+"""Bytes of a metadata file."""
 
 
 def read_metadata(content: str | bytes, source: str = "device metadata") -> DeviceMetadata:
@@ -41,7 +44,7 @@ def read_metadata(content: str | bytes, source: str = "device metadata") -> Devi
 def read_file(path: Path) -> DeviceMetadata:
     """Read one file; InvalidObjectError names it, also if it cannot be opened."""
     try:
-        content = path.read_bytes()
+        content = read_limited(path, FILE_LIMIT)
     except OSError as error:
         raise InvalidObjectError(f"device metadata {path}", [f"cannot be read: {error.strerror}"]) from error
     return read_metadata(content, f"device metadata {path}")
@@ -58,6 +61,8 @@ def _stream(text: str) -> Iterator[Any]:
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise ValueError(f"is not JSON: line {error.lineno}: {error.msg}") from error
+        except RecursionError as error:
+            raise ValueError("is nested too deeply") from error
         yield value
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from dra_sdk import cel
 from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.input_files import MIB, read_limited
 from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, Version
 from dra_sdk.node.overlay.apply import Overlay, OverlayRule
 from dra_sdk.wire.documents import Document, read_documents
@@ -25,6 +26,8 @@ from dra_sdk.wire.validation import devices, names
 
 FieldPath = tuple[str | int, ...]
 Problems = Iterator[tuple[FieldPath, str]]
+FILE_LIMIT: Final = 4 * MIB
+"""Bytes of an overlay file."""
 
 
 class OverlayError(SettingsError):
@@ -112,7 +115,7 @@ class _OverlayModel(_Model):
 def load(path: Path) -> Overlay:
     """Read an overlay file; OverlayError names the file, and every line and field that is wrong."""
     try:
-        documents = read_documents(path.read_bytes(), str(path))
+        documents = read_documents(read_limited(path, FILE_LIMIT), str(path))
     except OSError as error:
         raise OverlayError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except InvalidObjectError as error:

@@ -17,7 +17,7 @@ from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsEr
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.node.files import Files, claim_lock, read, safe_id, targets
+from dra_sdk.node.files import Files, check_shared_directory, claim_lock, read, safe_id, targets
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.wire import cdi
 
@@ -100,6 +100,7 @@ class CdiSpecs:
         """
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            check_shared_directory(self.directory)
             for name in targets(self.directory, _SUFFIX):
                 if name.startswith(self._name_prefix):
                     self._sweep(name.removeprefix(self._name_prefix).removesuffix(_SUFFIX), held, locks or NamedLocks())

@@ -27,7 +27,7 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline
 from dra_sdk.model.driver import Node
-from dra_sdk.node.files import Files, private_directory
+from dra_sdk.node.files import Files, check_shared_directory, private_directory
 from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE, UnhealthyStore
 from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
 from dra_sdk.node.kubelet.registration import Registration
@@ -96,6 +96,8 @@ class DriverProcess:
         self.node = Node(settings.node_name, settings.host_root)
         self.data = settings.plugin_data(name)
         private_directory(self.data, DATA_MODE)
+        for place in (settings.registry, self.data.parent):
+            check_shared_directory(place)
         self.paths = _paths(settings, name)
         self._files, self._serves, self._ended = files or Files(), serves, ended
         self.locks = NamedLocks(self.data / CLAIM_LOCKS if shared else None)

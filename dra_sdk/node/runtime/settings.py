@@ -20,11 +20,14 @@ from typing import Any, Final, Literal, get_args
 import yaml
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.input_files import read_limited
 from dra_sdk.model.device import TaintEffect
 from dra_sdk.model.settings import SECTION, SettingsFile
 
 CONFIG = "DRA_SDK_CONFIG"
 _NOTHING: Final = ("", "~", "null")
+FILE_LIMIT: Final = 256 * 1024
+"""Bytes of a settings file."""
 _DAY = 86400
 Serve = Literal["both", "common", "registration", "service"]
 Taint = Literal["None", "NoSchedule", "NoExecute", "off"]
@@ -310,11 +313,14 @@ def _read_file(path: Path, known: Collection[str]) -> tuple[dict[str, str], Sett
     SettingsError names the file and the key or line that is wrong.
     """
     try:
-        content = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
+        text = read_limited(path, FILE_LIMIT)
+        content = yaml.load(text, yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
     except OSError as error:
         raise SettingsError(f"cannot read settings file {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"settings file {path} is not YAML: {_problem(error)}") from error
+    except RecursionError as error:
+        raise SettingsError(f"settings file {path} is nested too deeply") from error
     if not content:
         return {}, None
     if not isinstance(content, dict):

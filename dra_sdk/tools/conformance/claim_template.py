@@ -13,6 +13,7 @@ from typing import Final
 
 from dra_sdk.cel import DeviceView, Selector, compile  # noqa: A004 (the function's name in dra_sdk.cel)
 from dra_sdk.errors import SettingsError
+from dra_sdk.input_files import MIB, read_limited
 from dra_sdk.model import JSON
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.validation import check
@@ -58,7 +59,7 @@ class ClaimTemplate:
 def read_claim_template(path: Path) -> ClaimTemplate:
     """Read a file; SettingsError if it has no claim, InvalidObjectError if one of its objects is not valid."""
     try:
-        content = path.read_bytes()
+        content = read_limited(path, 16 * MIB)
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
     objects = [document.value for document in read_documents(content, str(path)) if isinstance(document.value, dict)]

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.input_files import read_limited
 
 MANIFEST: Final = "dra-sdk-node.json"
 VERSION: Final = 1
@@ -86,14 +87,21 @@ class ArchiveManifest:
                 for path, node in document.get("devices", {}).items()
             }
             return cls(source=document.get("source", {}), devices=devices, left_out=document.get("leftOut", {}))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise SettingsError(f"{title}: is not a manifest of an archive: {type(error).__name__}: {error}") from error
 
 
 def read_manifest(root: Path) -> ArchiveManifest:
     """Return the manifest in a directory that was extracted from an archive, an empty one without. SettingsError."""
     path = root / MANIFEST
-    return ArchiveManifest.decode(path.read_bytes(), str(path)) if path.is_file() else ArchiveManifest()
+    return ArchiveManifest.decode(_content(path), str(path)) if path.is_file() else ArchiveManifest()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_limited(path, MAX_FILE)
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.device import DeviceTaint, Version
 from dra_sdk.node.overlay import OverlayError, load
+from dra_sdk.node.overlay.file import FILE_LIMIT
 
 HEAD = "apiVersion: dra-sdk.dev/v1alpha1\nkind: DeviceOverlay\nrules:\n"
 
@@ -151,3 +152,10 @@ def test_a_pattern_without_its_library_is_a_problem_of_its_line(tmp_path: Path, 
 def test_a_file_that_is_not_there(tmp_path: Path):
     assert problems(tmp_path / "missing.yaml") == ["cannot be read: No such file or directory"]
     assert issubclass(OverlayError, SettingsError)
+
+
+def test_an_overlay_is_read_up_to_a_limit(tmp_path: Path):
+    assert load(write(tmp_path, " []\n#" + "x" * (FILE_LIMIT - len(HEAD) - 5))).rules == ()
+    assert problems(write(tmp_path, " []\n#" + "x" * (FILE_LIMIT - len(HEAD) - 4))) == [
+        "cannot be read: it has more than 4 MiB, the most that is read"
+    ]

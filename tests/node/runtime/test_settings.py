@@ -191,6 +191,9 @@ def test_flag_environment_file_default(tmp_path: Path) -> None:
         ("drainSeconds: soon", "settings.yaml='soon': must be a number of seconds from 0 to 86400"),
         ("serve: some", "is not one of both, common, registration, service"),
         ("a: b: c", "is not YAML"),
+        ("[" * 100_000, "is nested too deeply"),
+        ("#" * (256 * 1024 + 1), "cannot read settings file"),
+        ("#" * (256 * 1024 + 1), "it has more than 256 KiB, the most that is read"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:

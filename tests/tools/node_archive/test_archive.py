@@ -181,6 +181,7 @@ def test_the_manifest_has_the_device_nodes(tmp_path: Path) -> None:
     "content",
     [
         b"no json",
+        b"[" * 100_000,
         b"[]",
         b"{}",
         b'{"version": 2}',
