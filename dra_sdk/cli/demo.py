@@ -76,7 +76,7 @@ def _run_steps(driver: Driver, root: Path) -> int:
             nri_socket=nri_socket,
         )
         slices = _slice_count(driver, settings, cluster.profile.minor)
-        runtime = NriRuntime(nri_socket) if driver.has_container_hooks else nullcontext()
+        runtime = NriRuntime(nri_socket) if driver.is_nri_plugin else nullcontext()
         with runtime, DriverProcess(driver, settings):
             cluster.kubelet.wait_for_driver(name)
             devices = _describe(cluster, name, slices)

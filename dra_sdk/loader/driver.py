@@ -193,9 +193,12 @@ class Driver:
         yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")
 
     @property
-    def has_container_hooks(self) -> bool:
-        """Whether the driver has a hook about pods and containers, so that it is a plugin of the container runtime."""
-        return any(self.implements(hook) for hook in hookspecs.OF_CONTAINERS)
+    def is_nri_plugin(self) -> bool:
+        """Whether the driver is a plugin of the container runtime: it has a hook about pods and containers, or says so.
+
+        See `DriverInfo.nri`.
+        """
+        return self.info.nri or any(self.implements(hook) for hook in hookspecs.OF_CONTAINERS)
 
     def run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_run_pod_sandbox`. HookError."""

@@ -18,9 +18,10 @@ import stat
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 from dra_sdk.model import JSON
@@ -35,18 +36,22 @@ _State = dict[str, tuple[int, int, bytes | str]]
 _LONGEST: Final = 60  # bytes of a file that a message shows
 
 
-def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: bool = True) -> int:
+def assert_survives_crashes(
+    driver: DriverHarness, claim: FakeClaim, *, lines: bool = True, modules: Sequence[ModuleType] = ()
+) -> int:
     """Raise AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
 
-    Without `lines` the driver is killed only at the SDK's steps. Needs a driver that is given as a class or function,
+    Without `lines` the driver is killed only at the SDK's steps. Lines of `modules`, such as a block that the driver
+    stands on, count as its own. Needs a driver that is given as a class or function,
     and a test process without other threads.
     """
     if not driver.restartable:
         raise TypeError("give the driver as a class or a function, so that each process can make a new one")
     allocated = driver.allocate(claim)
     before = tree(driver.node.root)
-    _Scenario(driver, allocated, before, lines, "prepare", prepares_again=True).recover()  # without a crash
-    scenarios = [_Scenario(driver, allocated, before, lines, *operation) for operation in _OPERATIONS]
+    traced = (_source_prefix(driver.plugin), *(str(module.__file__) for module in modules)) if lines else ()
+    _Scenario(driver, allocated, before, traced, "prepare", prepares_again=True).recover()  # without a crash
+    scenarios = [_Scenario(driver, allocated, before, traced, *operation) for operation in _OPERATIONS]
     return sum(_crash_at_every_point(scenario) for scenario in scenarios)
 
 
@@ -80,12 +85,15 @@ def _shown(content: bytes | str | None) -> str:
 
 @dataclass(frozen=True)
 class _Scenario:
-    """Crashes in `operation`; then the kubelet prepares the claim again if `prepares_again`, and unprepares it."""
+    """Crashes in `operation`; then the kubelet prepares the claim again if `prepares_again`, and unprepares it.
+
+    `lines` are the beginnings of the paths of files whose lines are points.
+    """
 
     driver: DriverHarness
     claim: JSON
     before: Tree
-    lines: bool
+    lines: tuple[str, ...]
     operation: str
     prepares_again: bool
 
@@ -173,7 +181,7 @@ def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
     """Run the operation and end the process."""
     status = 1
     try:
-        killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
+        killer = _Killer(pipe, scenario.driver.node, scenario.lines, last)
         scenario.driver.restart(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
@@ -197,7 +205,7 @@ class _Killer:
 
     pipe: takes the number of the point and its place.
     node: the node.
-    source_prefix: how the paths of the driver's own files begin.
+    source_prefixes: how the paths of the files begin whose lines count.
     last: the last crash, None if there was none.
     passed: how many points the process has passed.
     seen: the file and line of each line since the last step.
@@ -205,7 +213,7 @@ class _Killer:
 
     pipe: int
     node: FakeNode
-    source_prefix: str
+    source_prefixes: tuple[str, ...]
     last: _Crash | None
     passed: int = 0
     seen: set[tuple[str, int]] = field(default_factory=set)
@@ -222,8 +230,8 @@ class _Killer:
             self._kill(where)
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        """Count lines of the driver's own files; a trace function for `sys.settrace`."""
-        if not frame.f_code.co_filename.startswith(self.source_prefix):
+        """Count lines of the files that count; a trace function for `sys.settrace`."""
+        if not frame.f_code.co_filename.startswith(self.source_prefixes):
             return None
         line = (frame.f_code.co_filename, frame.f_lineno)
         if event == "line" and line not in self.seen:

@@ -94,11 +94,13 @@ class Watching(_RunningHook):
         self._discovered = discovered
         self._pools: Sequence[ResourcePool] | None = None
         self._known: Sequence[ResourcePool] | None = None
+        self._running = False
         self._thread = self._discovery = _CountingDiscovery(driver, node, self._publish, watch_ended=self._ended)
 
     def __enter__(self) -> Self:
         """Start `dra_watch`, and wait for the first discovery."""
         super().__enter__()
+        self._running = True
         try:
             text = f"{self._name} has not discovered its devices within {LIMIT:g} s"
             self._wait(lambda: self._pools is not None, LIMIT, lambda: text, raises=False)
@@ -108,10 +110,23 @@ class Watching(_RunningHook):
         self._known = self._pools
         return self
 
+    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._running = False
+        super().__exit__(kind, error, traceback)
+
     @property
     def reports(self) -> int:
         """How often `dra_watch` has called `changed()`, the call with which it begins included."""
         return self._discovery.reports
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the `with` block has begun and not ended."""
+        return self._running
+
+    def discover_again(self) -> None:
+        """Discover again soon, as when a hook asks for it (`Node.discover_again`)."""
+        self._discovery.request()
 
     def wait_changed(self, seconds: float = LIMIT) -> Sequence[ResourcePool]:
         """Wait until the driver reports a change and discovers other devices than at the last call; its pools.

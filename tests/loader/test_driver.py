@@ -631,7 +631,7 @@ class Pinning(Lamp):
 def test_every_hook_about_containers_is_a_method() -> None:
     plugin = Pinning(ContainerAdjustment(env={"A": "b"}), {"c": ContainerResources(cpus=frozenset({1}))})
     driver = Driver.of(plugin)
-    assert driver.has_container_hooks
+    assert driver.is_nri_plugin
     driver.run_pod_sandbox(POD, Node("n"))
     assert driver.create_container(CONTAINER, [HELD], Node("n")) is plugin.adjustment
     assert driver.synchronize([CONTAINER], [HELD], Node("n")) == plugin.wanted
@@ -656,7 +656,7 @@ def test_dra_synchronize_may_refuse_containers() -> None:
 @pytest.mark.parametrize("plugin", [Lamp(), Pinning()])
 def test_without_a_hook_or_an_answer_nothing_changes(plugin: Lamp) -> None:
     driver = Driver.of(plugin)
-    assert driver.has_container_hooks is isinstance(plugin, Pinning)
+    assert driver.is_nri_plugin is isinstance(plugin, Pinning)
     assert driver.create_container(CONTAINER, [], Node("n")) == ContainerAdjustment()
     assert driver.synchronize([CONTAINER], [], Node("n")) == {}
 

@@ -45,7 +45,7 @@ from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.files import claim_lock, safe_id
 from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.prepare import allocation
+from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
 from dra_sdk.node.prepare.dependencies import Dependencies
 
@@ -205,6 +205,15 @@ class Preparer:
             mounts=metadata.mounts(files) if metadata else None,
             variables=variables(claim) if variables else None,
         )
+        if not variables:
+            for name, requests in env_lists.split_variables(prepared).items():
+                log.warning(
+                    "%s: of requests %s a container that uses several gets %s of the last one alone; "
+                    "DriverInfo(nri=True) joins them",
+                    claim,
+                    ", ".join(requests),
+                    name,
+                )
         if any(device.cdi_name for device in prepared):
             refuse_taken_names(state, kind, self._store.others(claim.uid))
         if metadata:
