@@ -272,7 +272,7 @@ class Claim(ClaimRef, Generic[ConfigT]):
     held: returns the other claims that hold devices of this driver on this node, so that a driver needs no memory of
         its own.
     journal: records a JSON object on disk. Call it before a change whose undo needs a value that the change destroys.
-        HookError after the hook has ended, or if the value is not JSON.
+        HookError in a driver without `dra_unprepare`, after the hook has ended, or if the value is not JSON.
     deadline: how long the kubelet waits for the hook.
     configs: all entries of configuration for this driver, those of DeviceClasses first, also those that apply to no
         device. A driver with several kinds can tell a user which entry has no effect.

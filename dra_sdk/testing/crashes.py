@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import os
 import signal
-import stat
 import sys
 import traceback
 import warnings
@@ -28,12 +27,7 @@ from dra_sdk.model import JSON
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.harness import DriverHarness, QuickFiles
 from dra_sdk.testing.node import FakeNode
-
-Tree = dict[str, bytes | str]
-"""Files with their contents and links with their targets, by path."""
-_State = dict[str, tuple[int, int, bytes | str]]
-"""All entries of a directory, at any depth: mode, device number, and content of a file or target of a link."""
-_LONGEST: Final = 60  # bytes of a file that a message shows
+from dra_sdk.tools.node_archive.trees import Entries, Tree, differences, entries, tree
 
 
 def assert_survives_crashes(
@@ -53,34 +47,6 @@ def assert_survives_crashes(
     _Scenario(driver, allocated, before, traced, "prepare", prepares_again=True).recover()  # without a crash
     scenarios = [_Scenario(driver, allocated, before, traced, *operation) for operation in _OPERATIONS]
     return sum(_crash_at_every_point(scenario) for scenario in scenarios)
-
-
-def tree(root: Path) -> Tree:
-    """Return the files and links below a directory, to compare them."""
-    entries = sorted(_state(root).items())
-    return {
-        str(Path(path).relative_to(root)): content
-        for path, (mode, _, content) in entries
-        if stat.S_ISLNK(mode) or stat.S_ISREG(mode)
-    }
-
-
-def differences(before: Tree, after: Tree) -> list[str]:
-    """Return what differs between two trees, a phrase for each file: `sys/class/net/eth0/state: b'up\\n' → b'down'`."""
-    names = sorted({**before, **after})
-    return [
-        f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
-        for name in names
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _shown(content: bytes | str | None) -> str:
-    """Return the content of a file, the target of a link; shortened if it is long."""
-    if content is None:
-        return "no file"
-    text = repr(content[:_LONGEST]) + ("…" if len(content) > _LONGEST else "")
-    return f"link to {text}" if isinstance(content, str) else text
 
 
 @dataclass(frozen=True)
@@ -155,7 +121,7 @@ class _Crash:
     point: int
     where: str
     actions: int
-    state: _State
+    state: Entries
 
 
 def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
@@ -174,7 +140,7 @@ def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
     if status not in {0, -signal.SIGKILL}:
         raise AssertionError(f"{scenario.operation} failed without a crash:\n{message}")
     point, actions, where = message.split(" ", 2)
-    return _Crash(int(point), where, int(actions), _state(scenario.driver.node.root) if scenario.lines else {})
+    return _Crash(int(point), where, int(actions), entries(scenario.driver.node.root) if scenario.lines else {})
 
 
 def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
@@ -253,31 +219,11 @@ class _Killer:
         last = self.last
         if last is None:
             return True
-        return self.passed > last.point and (self._actions != last.actions or _state(self.node.root) != last.state)
+        return self.passed > last.point and (self._actions != last.actions or entries(self.node.root) != last.state)
 
     def _kill(self, where: str) -> None:
         self.report(where)
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _state(root: Path) -> _State:
-    """Return all that a new process finds below a directory, with modes and devices of its entries."""
-    state: _State = {}
-    folders = [str(root)]
-    for folder in folders:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                content: bytes | str = ""
-                if stat.S_ISLNK(status.st_mode):
-                    content = os.readlink(entry.path)  # noqa: PTH115 (a Path for each file takes too long)
-                elif stat.S_ISREG(status.st_mode):
-                    with open(entry.path, "rb") as file:  # noqa: PTH123 (as above)
-                        content = file.read()
-                elif stat.S_ISDIR(status.st_mode):
-                    folders.append(entry.path)
-                state[entry.path] = (status.st_mode, status.st_rdev, content)
-    return state
 
 
 def _source_prefix(plugin: object) -> str:

@@ -32,6 +32,7 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
+from dra_sdk.node.health.published import PublishedDevices
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import spec_path
@@ -95,6 +96,7 @@ class DriverHarness:
             )
         self._hook_node = Node(node.name, node.root, discover_again=self._discover_again)
         self._watching: Watching | None = None
+        self._seen = PublishedDevices()
         self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
         self._runtime: FakeRuntime | None = None
@@ -187,7 +189,8 @@ class DriverHarness:
 
     def watching_health(self) -> WatchingHealth:
         """Return `dra_device_health` in a thread, for a `with` block."""
-        return WatchingHealth(self.driver, self._hook_node)
+        self._published()
+        return WatchingHealth(self.driver, self._hook_node, self._seen)
 
     def health(self) -> dict[str, DeviceHealth]:
         """Return the first report of `dra_device_health`: the health of each device by its name."""
@@ -322,6 +325,7 @@ class DriverHarness:
         return made
 
     def _keep(self, pools: Sequence[ResourcePool]) -> None:
+        self._seen.add(pools)
         self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
 
     def _discover_again(self) -> None:

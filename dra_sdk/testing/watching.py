@@ -27,6 +27,7 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed, HealthThread
+from dra_sdk.node.health.published import PublishedDevices
 from dra_sdk.node.runtime.discovery import Discovery
 
 LIMIT: Final = 30.0
@@ -164,11 +165,14 @@ class _CountingDiscovery(Discovery):
 
 
 class WatchingHealth(_RunningHook):
-    """`dra_device_health` while it runs. `DriverHarness.watching_health` makes it."""
+    """`dra_device_health` while it runs. `DriverHarness.watching_health` makes it.
 
-    def __init__(self, driver: Driver, node: Node) -> None:
+    A report about a device that is not among `published` has no effect on a node; it is an error of the next wait.
+    """
+
+    def __init__(self, driver: Driver, node: Node, published: PublishedDevices) -> None:
         super().__init__(driver, "dra_device_health")
-        self._feed = _CountingFeed(driver.info.name, node.name, self._happened)
+        self._feed = _CountingFeed(driver.info.name, node.name, published, self._happened, self._ended)
         self._thread = HealthThread(driver, node, self._feed, self._ended)
 
     @property
@@ -202,9 +206,16 @@ class WatchingHealth(_RunningHook):
 class _CountingFeed(HealthFeed):
     """The node's feed, which counts reports and wakes those who wait for them."""
 
-    def __init__(self, driver: str, pool: str, happened: Condition) -> None:
-        super().__init__(driver, pool)
-        self._happened = happened
+    def __init__(
+        self,
+        driver: str,
+        pool: str,
+        published: PublishedDevices,
+        happened: Condition,
+        failed: Callable[[HookError], None],
+    ) -> None:
+        super().__init__(driver, pool, published)
+        self._happened, self._failed = happened, failed
         self.reports = 0
 
     def report(self, devices: Any) -> None:
@@ -213,3 +224,6 @@ class _CountingFeed(HealthFeed):
         with self._happened:
             self.reports += 1
             self._happened.notify_all()
+
+    def _unpublished(self, problem: str) -> None:
+        self._failed(HookError(f"{problem}; on a node its health has no effect"))

@@ -264,7 +264,7 @@ class HookRun:
 
     checkpoint: the claim with what the hook has done so far, PrepareStarted.
 
-    `write` writes a checkpoint. Without `undoable` only a journal is written before the hook has ended.
+    `write` writes a checkpoint. Without `undoable` nothing is written before the hook has ended.
     """
 
     def __init__(self, driver: Driver, write: _Write, checkpoint: Checkpoint, *, undoable: bool) -> None:
@@ -298,6 +298,11 @@ class HookRun:
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Record what the hook is about to change, such as an old value that it needs to undo the change."""
         with self._lock:
+            if not self._undoable:
+                raise HookError(
+                    f"dra_prepare of {self._name} calls claim.journal, but the driver has no dra_unprepare: "
+                    "nothing would undo what the journal records"
+                )
             if not self._running:
                 raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
             kept = self._json(entry, "a journal entry")
@@ -307,7 +312,7 @@ class HookRun:
     def save(self) -> None:
         """Write `checkpoint`, unless the file already has it."""
         with self._lock:
-            if (self._undoable or self.checkpoint.claim.journal) and self._written is not self.checkpoint:
+            if self._undoable and self._written is not self.checkpoint:
                 self._write(self.checkpoint)
                 self._written = self.checkpoint
 
