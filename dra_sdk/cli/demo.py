@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_host_root, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
-from dra_sdk.cli.output import Octal, print_error, print_objects, print_table, print_value
+from dra_sdk.cli.output import Octal, print_error, print_notes, print_objects, print_table, print_value
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         except DraError as error:
             print_error(error)
+            if getattr(error, "code", "") == "DEADLINE_EXCEEDED":
+                print_notes(["a hook must end before that: claim.deadline.remaining() says how long is left"])
             return 1
 
 

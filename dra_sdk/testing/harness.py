@@ -19,7 +19,8 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
@@ -45,6 +46,10 @@ from dra_sdk.testing.nri import FakeRuntime, pod_uid
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim, ref_of
 from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
+
+KUBELET_SECONDS: Final = 45.0
+"""How long the kubelet waits for NodePrepareResources and NodeUnprepareResources."""
+_T = TypeVar("_T")
 
 
 class QuickFiles(Files):
@@ -76,7 +81,8 @@ class DriverHarness:
     it is an instance. `settings` are passed to the class or function; without them, a class with `settings_class` gets
     the defaults of its settings and nothing of the environment. `version` and `feature_gates` are those of the cluster.
     Methods raise the errors that the kubelet or the API server would get: DraError and its subclasses. `plugin` is the
-    author's object.
+    author's object. `kubelet_seconds` is how long a prepare or an unprepare may take, by default the kubelet's 45 s; a
+    test of what a hook does with less sets it.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class DriverHarness:
             raise TypeError(
                 f"driver must be a driver's class, a function that makes one, or an instance, is {driver!r}"
             )
+        self.kubelet_seconds = KUBELET_SECONDS
         self._hook_node = Node(node.name, node.root, discover_again=self._discover_again)
         self._watching: Watching | None = None
         self._seen = PublishedDevices()
@@ -225,12 +232,14 @@ class DriverHarness:
     ) -> PreparedClaim:
         """Allocate the claim unless it is allocated, reserve it for a pod, and prepare it as for the kubelet.
 
+        AssertionError if that takes longer than the kubelet waits, `kubelet_seconds`.
+
         `containers` has for each container of the pod the requests that it uses; by default one container uses all.
         `pod` is the pod's name, by default that of the claim.
         """
         allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
         ref = ref_of(allocated)
-        devices = tuple(self._preparer.prepare(ref))
+        devices = tuple(self._in_time("dra_prepare", partial(self._preparer.prepare, ref)))
         if self._runtime:
             self._runtime.synchronize_soon()
         cdi = self._cdi_spec(ref)
@@ -239,12 +248,15 @@ class DriverHarness:
         return PreparedClaim(self.cluster.claims[ref.uid], devices, cdi, uses, self.node)
 
     def unprepare(self, claim: FakeClaim | JSON | PreparedClaim) -> None:
-        """Unprepare the claim, which needs only its name and UID, and free its devices for other claims."""
+        """Unprepare the claim, which needs only its name and UID, and free its devices for other claims.
+
+        AssertionError as `prepare`.
+        """
         obj = claim.claim if isinstance(claim, PreparedClaim) else claim
         if isinstance(obj, FakeClaim):
             obj = obj.encoded(self.info.name, self.info.name)
         ref = ref_of(obj)
-        self._preparer.unprepare(ref)
+        self._in_time("dra_unprepare", partial(self._preparer.unprepare, ref))
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
             self._runtime.synchronize_soon()
@@ -292,6 +304,18 @@ class DriverHarness:
                 self._runtime = None
 
     # -- inside
+
+    def _in_time(self, hook: str, call: Callable[[Deadline], _T]) -> _T:
+        """Return what a call returns that has as long as the kubelet gives it."""
+        start, limit = monotonic(), self.kubelet_seconds
+        deadline = Deadline(lambda: start + limit - monotonic())
+        returned = call(deadline)
+        if deadline.is_over:
+            raise AssertionError(
+                f"{hook} of driver {self.info.name} took {monotonic() - start:.1f} s: the kubelet gives up after "
+                f"{limit:g} s and calls again; claim.deadline.remaining() says how long is left"
+            )
+        return returned
 
     def _connect(self, runtime: FakeRuntime) -> None:
         options, preparer = ConnectOptions(path=runtime.simulated.path), self._preparer
