@@ -182,6 +182,8 @@ class DriverProcess:
             http.start()
             stack.callback(http.stop)
         log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
+        if self.settings.serve != "service" and not self.registration.registered.is_set():
+            log.info("waiting for the kubelet, which finds the driver by %s", self.paths.registration)
 
     def _withdraw(self) -> None:
         """Close the registration when no call is in flight: the kubelet, which loses it, ends those that are.
