@@ -234,8 +234,9 @@ class DriverHarness:
 
         AssertionError if that takes longer than the kubelet waits, `kubelet_seconds`.
 
-        `containers` has for each container of the pod the requests that it uses; by default one container uses all.
-        `pod` is the pod's name, by default that of the claim.
+        A claim that is prepared already gets the answer of before, without a call of the hook: a new `claim(…)` is
+        another claim. `containers` has for each container of the pod the requests that it uses; by default one
+        container uses all. `pod` is the pod's name, by default that of the claim.
         """
         allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
         ref = ref_of(allocated)

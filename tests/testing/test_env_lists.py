@@ -174,6 +174,7 @@ def test_edits_that_are_added_join_their_lists() -> None:
         ([lists([""])], "V: must be a list of texts that are not empty, has ''"),
         ([lists(["0"], "")], "V: separator must be text that is not empty, is ''"),
         ([lists(["0"], name="A=B")], "the name of a variable must be text without '=', is 'A=B'"),
+        ([ContainerEdits(env_lists=["V"])], r"must be a mapping of names to lists of texts, is \['V'\]"),
         ([ContainerEdits(env_lists={"V": "0"})], "V: must be a list of texts, is '0'"),
     ],
 )

@@ -8,7 +8,7 @@ CDI alone the variable is that of the last one. `dra_sdk.node.nri.env_lists` joi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dra_sdk.errors import HookError, InvalidObjectError
@@ -25,7 +25,7 @@ def by_request(prepared: Sequence[PreparedDevice]) -> dict[str, ContainerEdits]:
     lists = [device_lists(device) for device in prepared]
     joined = joined_env_lists(lists)  # over all requests, because a container may use several
     for device in prepared:
-        if twice := sorted(joined.keys() & device.edits.env.keys()):
+        if twice := sorted(joined.keys() & set(device.edits.env)):
             raise HookError(
                 f"dra_prepare: {twice[0]} is in env of device {device.pool}/{device.name} and in env_lists of a device "
                 "of the claim; one of them would be lost"
@@ -39,9 +39,10 @@ def device_lists(device: PreparedDevice) -> dict[str, EnvList]:
     lists: Any = device.edits.env_lists
     if not lists:
         return {}
-    if not isinstance(lists, dict):
-        lists = dict(lists)
-    problems = [problem for name, filled in lists.items() for problem in _problems(name, filled)]
+    if isinstance(lists, Mapping):
+        problems = [problem for name, filled in lists.items() for problem in _problems(name, filled)]
+    else:
+        problems = [f"must be a mapping of names to lists of texts, is {lists!r}"]
     if problems:
         raise InvalidObjectError(f"env_lists of device {device.pool}/{device.name}", problems)
     return joined_env_lists([lists])
