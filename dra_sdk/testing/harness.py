@@ -33,7 +33,7 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
-from dra_sdk.node.health.published import PublishedDevices
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import spec_path
@@ -103,7 +103,7 @@ class DriverHarness:
         self.kubelet_seconds = KUBELET_SECONDS
         self._hook_node = Node(node.name, node.root, discover_again=self._discover_again)
         self._watching: Watching | None = None
-        self._seen = PublishedDevices()
+        self._seen = KnownDevices()
         self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
         self._runtime: FakeRuntime | None = None

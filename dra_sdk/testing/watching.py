@@ -27,7 +27,7 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed, HealthThread
-from dra_sdk.node.health.published import PublishedDevices
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.runtime.discovery import Discovery
 
 LIMIT: Final = 30.0
@@ -170,7 +170,7 @@ class WatchingHealth(_RunningHook):
     A report about a device that is not among `published` has no effect on a node; it is an error of the next wait.
     """
 
-    def __init__(self, driver: Driver, node: Node, published: PublishedDevices) -> None:
+    def __init__(self, driver: Driver, node: Node, published: KnownDevices) -> None:
         super().__init__(driver, "dra_device_health")
         self._feed = _CountingFeed(driver.info.name, node.name, published, self._happened, self._ended)
         self._thread = HealthThread(driver, node, self._feed, self._ended)
@@ -210,7 +210,7 @@ class _CountingFeed(HealthFeed):
         self,
         driver: str,
         pool: str,
-        published: PublishedDevices,
+        published: KnownDevices,
         happened: Condition,
         failed: Callable[[HookError], None],
     ) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
-from dra_sdk.node.health.published import PublishedDevices
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.health.reports import Key, read_report
 from dra_sdk.node.threads import Ended, RestartingThread
 
@@ -77,12 +77,12 @@ class HealthFeed:
         self,
         driver: str,
         pool: str,
-        published: PublishedDevices | None = None,
+        published: KnownDevices | None = None,
         *,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._driver, self._pool, self._clock = driver, pool, clock
-        self.published = published or PublishedDevices()
+        self.published = published or KnownDevices()
         self._logged: set[Key] = set()
         self._reporting = RLock()  # keeps listeners in the order of the reports
         self._changed = Condition()

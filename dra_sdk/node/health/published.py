@@ -14,7 +14,7 @@ from dra_sdk.texts import closest
 _LISTED: Final = 5  # devices that a message names
 
 
-class PublishedDevices:
+class KnownDevices:
     """The names of devices, each with its pools. Safe for threads that read; one thread adds."""
 
     def __init__(self) -> None:

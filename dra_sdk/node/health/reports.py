@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import HookError
 from dra_sdk.model.status import DeviceHealth, HealthStatus
-from dra_sdk.node.health.published import PublishedDevices
+from dra_sdk.node.health.published import KnownDevices
 
 Key = tuple[str, str]
 """A device: pool and name."""
@@ -22,9 +22,7 @@ _CUT: Final = "..."
 _SEVERITY: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNKNOWN: 1, HealthStatus.UNHEALTHY: 2}
 
 
-def read_report(
-    driver: str, pool: str, report: Any, published: PublishedDevices | None = None
-) -> dict[Key, DeviceHealth]:
+def read_report(driver: str, pool: str, report: Any, published: KnownDevices | None = None) -> dict[Key, DeviceHealth]:
     """Return the devices of one report by pool and name.
 
     A device that names no pool belongs to the only pool of `published` that has its name, else to `pool`, the node's.

@@ -6,6 +6,9 @@ the variable already: what other drivers have put into it stays.
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import attrgetter
+
 from dra_sdk.model.container import Container
 from dra_sdk.model.edits import EnvList, joined_env_lists
 
@@ -16,9 +19,12 @@ def joined_variables(container: Container) -> dict[str, str]:
     Those of this driver are in the order of the container's claims, then of their allocation. HookError if two claims
     disagree about a separator.
     """
-    lists = joined_env_lists(device.env_lists for claim in container.claims for device in claim.devices)
-    env = dict(container.env) if lists else {}
-    joined = {name: _joined(env.get(name, ""), filled) for name, filled in lists.items()}
+    devices = chain.from_iterable(map(attrgetter("devices"), container.claims))
+    filled = list(filter(None, map(attrgetter("env_lists"), devices)))
+    if not filled:
+        return {}
+    lists, env = joined_env_lists(filled), dict(container.env)
+    joined = {name: _joined(env.get(name, ""), own) for name, own in lists.items()}
     return {name: value for name, value in joined.items() if value != env.get(name)}
 
 

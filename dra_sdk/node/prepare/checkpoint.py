@@ -112,8 +112,9 @@ class Checkpoint:
         """
         claim, statuses = self.claim, tuple(_statuses(driver, prepared))
         of_requests = dict(variables or {})
-        for request, joined in env_lists.by_request(prepared).items():
-            of_requests[request] = of_requests.get(request, ContainerEdits()) + joined
+        if any(map(env_lists.FILLS, prepared)):
+            for request, joined in env_lists.by_request(prepared).items():
+                of_requests[request] = of_requests.get(request, ContainerEdits()) + joined
         of_others = [_cdi_devices_of_others(kind, device) for device in prepared]
         names = name_devices(claim.uid, prepared)
         extra: dict[str, ContainerEdits] = {}
@@ -129,7 +130,8 @@ class Checkpoint:
             if of_request:  # the first device of a request has those of the request
                 own += of_request.pop(held.base_request, [])
             cdi_ids = *(qualified_name(kind, cdi_name) for cdi_name in own), *others
-            devices.append(replace(held, cdi_ids=cdi_ids, env_lists=env_lists.device_lists(device)))
+            lists = env_lists.device_lists(device) if device.edits.env_lists else {}
+            devices.append(replace(held, cdi_ids=cdi_ids, env_lists=lists))
         return replace(
             self,
             claim=replace(claim, devices=tuple(devices), complete=True),

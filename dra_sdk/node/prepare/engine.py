@@ -205,15 +205,9 @@ class Preparer:
             mounts=metadata.mounts(files) if metadata else None,
             variables=variables(claim) if variables else None,
         )
-        if not variables:
-            for name, requests in env_lists.split_variables(prepared).items():
-                log.warning(
-                    "%s: of requests %s a container that uses several gets %s of the last one alone; "
-                    "DriverInfo(nri=True) joins them",
-                    claim,
-                    ", ".join(requests),
-                    name,
-                )
+        fills = not variables and any(map(env_lists.FILLS, prepared))
+        if fills and (split := env_lists.split_variables(state.claim.devices)):
+            log.warning("%s: %s", claim, split)
         if any(device.cdi_name for device in prepared):
             refuse_taken_names(state, kind, self._store.others(claim.uid))
         if metadata:

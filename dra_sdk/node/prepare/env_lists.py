@@ -9,11 +9,15 @@ CDI alone the variable is that of the last one. `dra_sdk.node.nri.env_lists` joi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from dra_sdk.errors import HookError, InvalidObjectError
-from dra_sdk.model.claim import PreparedDevice
+from dra_sdk.model.claim import HeldDevice, PreparedDevice
 from dra_sdk.model.edits import ContainerEdits, EnvList, joined_env_lists
+
+FILLS: Final = attrgetter("edits.env_lists")
+"""Returns what a prepared device adds to variables, unchecked. Few drivers do."""
 
 
 def by_request(prepared: Sequence[PreparedDevice]) -> dict[str, ContainerEdits]:
@@ -48,13 +52,19 @@ def device_lists(device: PreparedDevice) -> dict[str, EnvList]:
     return joined_env_lists([lists])
 
 
-def split_variables(prepared: Sequence[PreparedDevice]) -> dict[str, list[str]]:
-    """Return the variables that several requests fill, each with these requests: CDI alone does not join them."""
+def split_variables(devices: Sequence[HeldDevice]) -> str:
+    """Return a sentence about variables that several requests fill, which CDI alone does not join; else nothing."""
     requests: dict[str, dict[str, None]] = {}
-    for device in prepared:
-        for name in device.edits.env_lists:
+    for device in devices:
+        for name in device.env_lists:
             requests.setdefault(name, {})[device.base_request] = None
-    return {name: list(filling) for name, filling in requests.items() if len(filling) > 1}
+    sentence = ""
+    for name, filling in requests.items():
+        if len(filling) > 1:
+            sentence += (
+                f"of requests {', '.join(filling)} a container that uses several gets {name} of the last one alone; "
+            )
+    return f"{sentence}DriverInfo(nri=True) joins them" if sentence else ""
 
 
 def _edits(request: str, prepared: Sequence[PreparedDevice]) -> ContainerEdits:

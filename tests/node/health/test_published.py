@@ -8,13 +8,13 @@ import pytest
 
 from dra_sdk import Device, DeviceHealth, HealthStatus, ResourcePool
 from dra_sdk.node.health.feed import HealthFeed
-from dra_sdk.node.health.published import PublishedDevices
+from dra_sdk.node.health.published import KnownDevices
 
 HEALTHY = HealthStatus.HEALTHY
 
 
-def published(**pools: list[str]) -> PublishedDevices:
-    known = PublishedDevices()
+def published(**pools: list[str]) -> KnownDevices:
+    known = KnownDevices()
     known.add([ResourcePool(name, [Device(device) for device in devices]) for name, devices in pools.items()])
     return known
 
