@@ -88,6 +88,14 @@ def test_a_hook_that_has_changed_the_devices_lets_them_be_discovered_again(clust
         wait(lambda: lamps() == 8)
 
 
+def test_a_driver_that_waits_for_the_kubelet_says_so(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.kubelet.stop()
+    with caplog.at_level("INFO"), DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        assert f"waiting for the kubelet, which finds the driver by {process.paths.registration}" in caplog.text
+
+
 def test_slices_that_a_kubelet_deletes_come_back_with_the_registration(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
