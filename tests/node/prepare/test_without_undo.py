@@ -91,8 +91,11 @@ def test_a_journal_that_nothing_would_undo_is_an_error_of_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prepare(_self: PlainDriver, claim: Claim[None]) -> Iterator[PreparedDevice]:
-        claim.journal({"before": "off"})
+        note(claim)
         yield from (device.prepared() for device in claim.devices)
+
+    def note(asked: Claim[None]) -> None:
+        asked.journal({"before": "off"})
 
     monkeypatch.setattr(PlainDriver, "dra_prepare", prepare)
     world = World(tmp_path)
