@@ -259,7 +259,7 @@ class FakeEffects(SystemEffects):
 
 
 def _ends_with_newline(path: Path) -> bool:
-    """Return whether a file's content ends with a newline: the kernel writes it, whatever a driver has written."""
+    """Return whether a file's content ends with a newline: the kernel adds it to what a driver has written."""
     try:
         return path.read_bytes().endswith(b"\n")
     except OSError:  # the write itself says why

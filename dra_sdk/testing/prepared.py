@@ -135,7 +135,7 @@ class PreparedClaim:
 
 
 def inject(claims: Sequence[PreparedClaim], name: str) -> tuple[ContainerView, list[str]]:
-    """Return what a container gets that names these claims, in this order, and what it is told twice differently.
+    """Return what a container gets that names these claims, in this order, and what two devices set differently.
 
     AssertionError as `PreparedClaim.container`.
     """

@@ -16,10 +16,10 @@ _LONGEST: Final = 60  # bytes of a file that a message shows
 
 def tree(root: Path) -> Tree:
     """Return the files and links below a directory, to compare them."""
-    found = sorted(entries(root).items())
+    by_path = sorted(entries(root).items())
     return {
         str(Path(path).relative_to(root)): content
-        for path, (mode, _, content) in found
+        for path, (mode, _, content) in by_path
         if stat.S_ISLNK(mode) or stat.S_ISREG(mode)
     }
 
