@@ -29,6 +29,8 @@ from dra_sdk.testing.harness import DriverHarness, QuickFiles
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.tools.node_archive.trees import Entries, Tree, differences, entries, tree
 
+__all__ = ["Tree", "assert_survives_crashes", "differences", "tree"]
+
 
 def assert_survives_crashes(
     driver: DriverHarness, claim: FakeClaim, *, lines: bool = True, modules: Sequence[ModuleType] = ()
@@ -36,8 +38,8 @@ def assert_survives_crashes(
     """Raise AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
 
     Without `lines` the driver is killed only at the SDK's steps. Lines of `modules`, such as a block that the driver
-    stands on, count as its own. Needs a driver that is given as a class or function,
-    and a test process without other threads.
+    stands on, count as its own. Needs a driver that is given as a class or function, and a test process without other
+    threads.
     """
     if not driver.restartable:
         raise TypeError("give the driver as a class or a function, so that each process can make a new one")
