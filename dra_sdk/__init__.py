@@ -29,7 +29,7 @@ from dra_sdk.model.device import (
     Version,
 )
 from dra_sdk.model.driver import DriverInfo, Node
-from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, EnvList, IntelRdt, Mount, NetDevice, OciHook
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.settings import DriverSettings
@@ -57,6 +57,7 @@ __all__ = [
     "DraError",
     "DriverInfo",
     "DriverSettings",
+    "EnvList",
     "Gauge",
     "HardwareError",
     "HealthStatus",

@@ -65,6 +65,24 @@ def test_its_test_is_strictly_typed_and_passes(example: Path, page: str) -> None
     assert done.returncode == 0, done.stdout
 
 
+def test_its_commands_show_something_on_any_machine(example: Path) -> None:
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (block,) = (text for text in blocks if text.startswith("python -c"))
+    folder = str(Path(sys.executable).parent)
+    command = ["sh", "-ec", block]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=example.parent,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "port-3" in done.stdout
+    assert "DEVICE_SPEED=115200" in done.stdout
+
+
 def test_it_discovers_prepares_and_unprepares(example: Path, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("serial_driver", example)
     assert spec

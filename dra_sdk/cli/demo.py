@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_host_root, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
-from dra_sdk.cli.output import Octal, print_error, print_objects, print_table, print_value
+from dra_sdk.cli.output import Octal, print_error, print_notes, print_objects, print_table, print_value
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
@@ -40,25 +41,41 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("demo", help="show the whole life of a claim on this machine", description=__doc__)
     parser.add_argument("driver", nargs="?", default="cpu", help="a name that `dra-sdk drivers` lists, or module:Class")
     add_host_root(parser)
+    parser.add_argument(
+        "--claim",
+        type=Path,
+        metavar="FILE",
+        help="what the pod claims: the first ResourceClaim, with its DeviceClasses",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run and print each step; status 1 if the driver fails or finds no device, which ends the demo."""
     set_up_logging("warning", "text")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_without_traceback)
     with opened_host_root(arguments.host_root) as root:
         driver = load_driver(arguments.driver)
         try:
             with threads_print_to_stderr():
-                return _run_steps(driver, root)
+                return _run_steps(driver, root, arguments.claim)
         except (SettingsError, DriverLoadError):
             raise
         except DraError as error:
             print_error(error)
+            if getattr(error, "code", "") == "DEADLINE_EXCEEDED":
+                print_notes(["a hook must end before that: claim.deadline.remaining() says how long is left"])
             return 1
 
 
-def _run_steps(driver: Driver, root: Path) -> int:
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Keep a record without the frames of the SDK: the sentence has the author's file and line."""
+    record.exc_info = None
+    return True
+
+
+def _run_steps(driver: Driver, root: Path, claim_file: Path | None) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator.nri import NriRuntime  # noqa: PLC0415 (with the simulator)
@@ -76,13 +93,13 @@ def _run_steps(driver: Driver, root: Path) -> int:
             nri_socket=nri_socket,
         )
         slices = _slice_count(driver, settings, cluster.profile.minor)
-        runtime = NriRuntime(nri_socket) if driver.has_container_hooks else nullcontext()
+        runtime = NriRuntime(nri_socket) if driver.is_nri_plugin else nullcontext()
         with runtime, DriverProcess(driver, settings):
             cluster.kubelet.wait_for_driver(name)
             devices = _describe(cluster, name, slices)
             if not devices:
                 return 1
-            _request(cluster, name, devices[0])
+            _request(cluster, name, devices[0], claim_file)
             _allocate(cluster)
             _explain(cluster, name, devices)
             pod = _prepare(cluster, name)
@@ -114,17 +131,22 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
     return devices
 
 
-def _request(cluster: EmbeddedCluster, driver: str, device: JSON) -> None:
+def _request(cluster: EmbeddedCluster, driver: str, device: JSON, claim_file: Path | None) -> None:
     device_class = {
         "apiVersion": _API,
         "kind": "DeviceClass",
         "metadata": {"name": CLASS},
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
     }
-    claim = _claim(CLAIM, _expression(driver, device))
+    claim, classes = _claim(CLAIM, _expression(driver, device)), list[JSON]()
+    if claim_file is not None:
+        from dra_sdk.tools.conformance.claim_template import read_claim  # noqa: PLC0415 (imports CEL)
+
+        claim["spec"], classes = read_claim(claim_file)
     _print_step("2. Request: an administrator creates a class, and a user claims one of its devices by CEL.")
-    print_objects([device_class, claim], "yaml")
-    cluster.api.create("deviceclasses", device_class)
+    print_objects([*(classes or [device_class]), claim], "yaml")
+    for created in (device_class, *classes):
+        cluster.api.create("deviceclasses", created)
     cluster.api.create("resourceclaims", claim)
 
 

@@ -28,7 +28,7 @@ INSTALL: Final = "pip install --no-index --no-deps --no-build-isolation -e ."
 """How an author installs the driver; its name is on no index, and a stranger could have it there."""
 Answers = dict[str, str]
 """The variables of the template by name."""
-KINDS: Final = ("file", "pci", "sriov", "net", "bare")
+KINDS: Final = ("file", "accelerator", "pci", "sriov", "net", "bare")
 _TEMPLATE: Final = "templates/driver"
 _PROMPTS: Final = "__prompts__"
 _FOLDER: Final = "{{cookiecutter.name}}"
@@ -44,8 +44,8 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--kind",
         choices=KINDS,
-        help="the hardware: devices with a device node (default), PCI functions, virtual functions of SR-IOV cards, "
-        "network interfaces, or none",
+        help="the hardware: devices with a device node (default), accelerators, PCI functions with settings, virtual "
+        "functions of SR-IOV cards, network interfaces, or none",
     )
     parser.add_argument(
         "--driver-name", metavar="NAME", help="the name of the driver (default: that of the project and the domain)"
@@ -109,7 +109,7 @@ def _asked(prompt: str | Mapping[str, str], default: str) -> str:
         question = prompt["__prompt__"]
         for choice, meaning in prompt.items():
             if choice != "__prompt__":
-                print(f"  {choice:6} {meaning}")
+                print(f"  {choice:11} {meaning}")
     try:
         return input(f"{question} [{default}]: ").strip() or default
     except EOFError:

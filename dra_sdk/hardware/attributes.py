@@ -12,6 +12,7 @@ from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpu import CpuTopology
 from dra_sdk.hardware.numa import NumaNode
 from dra_sdk.hardware.pci import PciDevice
+from dra_sdk.model.device import AttributeValue
 
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 """Root complex, a string such as `pci0000:3a`."""
@@ -26,25 +27,25 @@ MAX_NUMA_NODE = 1023
 """Largest NUMA node that Linux can have."""
 
 
-def pci_attributes(device: PciDevice) -> dict[str, str | int]:
+def pci_attributes(device: PciDevice) -> dict[str, AttributeValue]:
     """Return the standard attributes of a PCI function.
 
     `numaNode` is missing if the platform does not report the node: -1 would match every other device without a node.
     """
-    attributes: dict[str, str | int] = {PCIE_ROOT: device.root, PCI_BUS_ID: device.address}
+    attributes: dict[str, AttributeValue] = {PCIE_ROOT: device.root, PCI_BUS_ID: device.address}
     if device.numa_node is not None:
         attributes |= numa_attribute(device.numa_node)
     return attributes
 
 
-def numa_attribute(node: int) -> dict[str, int]:
+def numa_attribute(node: int) -> dict[str, AttributeValue]:
     """Return `numaNode` as a plain integer, which every cluster understands. Raises HardwareError outside 0…1023."""
     if not 0 <= node <= MAX_NUMA_NODE:
         raise HardwareError(f"NUMA node {node}: {NUMA_NODE} must lie between 0 and {MAX_NUMA_NODE}")
     return {NUMA_NODE: node}
 
 
-def numa_list_attribute(node: int, nodes: Iterable[NumaNode], topology: CpuTopology) -> dict[str, list[int]]:
+def numa_list_attribute(node: int, nodes: Iterable[NumaNode], topology: CpuTopology) -> dict[str, AttributeValue]:
     """Return `numaNode` as a list: `node`, then the nodes of its socket that have the smallest distance to it.
 
     This is for clusters with the feature gate DRAListTypeAttributes, which a driver cannot detect. A node whose socket

@@ -45,6 +45,15 @@ def _number(path: Path, base: int) -> int:
         raise HardwareError(f"{path}: expected a {kind} number, found {text!r}") from None
 
 
+def read_key_values(path: Path) -> dict[str, str]:
+    """Return the `KEY=VALUE` lines of a file, such as `uevent` of a device or `os-release`; other lines are left out.
+
+    Of a key that is there twice the last value counts. A value keeps its quotes. HardwareError if it cannot be read.
+    """
+    lines = (line.partition("=") for line in read_text(path).splitlines())
+    return {key: value for key, equals, value in lines if key and equals}
+
+
 def read_cpuset(path: Path) -> CpuSet:
     """Return the CPUs of the CPU list in a file. HardwareError if it is not a CPU list."""
     try:
@@ -83,10 +92,8 @@ def device_file(path: Path) -> str:
     HardwareError if the device has none, as with a PCI function whose node belongs to a directory below it.
     Source: `DEVNAME` of the file `uevent`, Documentation/ABI/testing/sysfs-uevent of the kernel.
     """
-    for line in read_text(path / "uevent").splitlines():
-        key, _, value = line.partition("=")
-        if key == "DEVNAME" and value:
-            return f"/dev/{value}"
+    if name := read_key_values(path / "uevent").get("DEVNAME"):
+        return f"/dev/{name}"
     raise HardwareError(f"{path / 'uevent'}: no DEVNAME: the device has no device node")
 
 

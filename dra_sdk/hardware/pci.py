@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 # Domains have four digits, except those of a VMD controller: 10000 and above.
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_DASHES = str.maketrans(":.", "--")
 _REMOVED = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO})
 
 
@@ -96,6 +97,15 @@ def parse_pci_address(text: str) -> str:
     if not _ADDRESS.fullmatch(address):
         raise ValueError(f"{text!r} is not a PCI address such as 0000:3b:00.0")
     return address
+
+
+def pci_device_name(address: str, prefix: str = "pci") -> str:
+    """Return a name for the device of a PCI function: `pci-0000-3b-00-0` for `0000:3b:00.0`, a DNS label.
+
+    A name with the address stays with its hardware; a number would mean other hardware after a card was unplugged. With
+    another `prefix`, such as `vf` or `gpu`, the name says what it is. ValueError for what is no PCI address.
+    """
+    return f"{prefix}-{parse_pci_address(address)}".translate(_DASHES)
 
 
 def read_pci_devices(

@@ -22,6 +22,7 @@ from dra_sdk.errors import DraError, RetriableError
 from dra_sdk.hardware.polling import Clock
 
 _FILE: Final = "record.json"
+_UNFINISHED: Final = "record.new"
 _LOCK_SECONDS: Final = 30.0  # a holder may wait for a process to leave a device
 _LOCK_INTERVAL: Final = 0.01
 _LOOK_INTERVAL: Final = 0.1
@@ -52,6 +53,12 @@ class Records(Generic[R]):
     def devices(self) -> list[str]:
         """Return the devices that have a record."""
         return sorted(path.parent.name for path in self._directory.glob(f"*/{_FILE}"))
+
+    def tidy(self) -> None:
+        """Remove what a killed process did not finish to write: no record needs it. Raises as `locked`."""
+        for path in self._directory.glob(f"*/{_UNFINISHED}"):
+            with self.locked(path.parent.name):
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self, device: str) -> Iterator[R]:
@@ -87,7 +94,7 @@ class Records(Generic[R]):
     def save(self, device: str, record: R) -> None:
         """Write a record; delete it if it is empty. Raises RecordError."""
         path = self._directory / device / _FILE
-        fresh = path.with_suffix(".new")
+        fresh = path.with_name(_UNFINISHED)
         try:
             if record == self._kind():
                 path.unlink(missing_ok=True)

@@ -5,10 +5,13 @@ Unlike pluggy's messages, these name the author's class and method.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
+from types import CodeType
 from typing import Any, Final
 
 from dra_sdk import hookspecs
@@ -61,6 +64,20 @@ def check_hooks(plugin: object, source: str, more: Sequence[str] = ()) -> None:
             raise DriverLoadError(f"{source}: unknown hook {name!r}; hooks are {', '.join(HOOKS)}{_meant(name)}")
         if problem := _signature_problem(name, method):
             raise DriverLoadError(f"{source}: hook {name} {problem}")
+
+
+def calls_journal(plugin: object) -> bool:
+    """Return whether `dra_prepare` itself calls `claim.journal`, as far as its code shows; not what it calls."""
+    function = inspect.unwrap(find_method(plugin, "dra_prepare"))
+    codes = [code] if (code := getattr(function, "__code__", None)) else []
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return any(
+        then.argval == "journal" and (first.argval == "claim" or first.argval[-1:] == ("claim",))
+        for code in codes
+        for first, then in pairwise(dis.get_instructions(code))
+        if first.opname.startswith(("LOAD_FAST", "LOAD_DEREF"))
+    )
 
 
 def missing_hooks(plugin: object, lacking: list[str]) -> str:

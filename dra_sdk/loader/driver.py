@@ -22,6 +22,7 @@ from dra_sdk.loader.contract import (
     EXTENSION_HOOKS,
     PREFIX,
     adjustment_problem,
+    calls_journal,
     check_hooks,
     check_info,
     find_method,
@@ -106,6 +107,11 @@ class Driver:
         lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
         if lacking:
             raise DriverLoadError(f"{self.source} {missing_hooks(self._plugin, lacking)}")
+        if not self.implements("dra_unprepare") and calls_journal(self._plugin):
+            raise DriverLoadError(
+                f"{self.source}: dra_prepare calls claim.journal, but there is no dra_unprepare: "
+                "nothing would undo what the journal records"
+            )
         for hook in hookspecs.WITHOUT_ANSWER:
             for impl in getattr(self._manager.hook, hook).get_hookimpls():
                 if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):
@@ -193,9 +199,12 @@ class Driver:
         yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")
 
     @property
-    def has_container_hooks(self) -> bool:
-        """Whether the driver has a hook about pods and containers, so that it is a plugin of the container runtime."""
-        return any(self.implements(hook) for hook in hookspecs.OF_CONTAINERS)
+    def is_nri_plugin(self) -> bool:
+        """Whether the driver is a plugin of the container runtime: it has a hook about pods and containers, or says so.
+
+        See `DriverInfo.nri`.
+        """
+        return self.info.nri or any(self.implements(hook) for hook in hookspecs.OF_CONTAINERS)
 
     def run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_run_pod_sandbox`. HookError."""

@@ -15,7 +15,7 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import AttributeValue, Device
 from dra_sdk.model.driver import Node
-from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.edits import ContainerEdits, EnvList
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 
@@ -224,6 +224,7 @@ class HeldDevice(ClaimedDevice):
     consumed_capacity: how much of each capacity the share consumes.
     data: the `data` of the prepared device; empty before that.
     cdi_ids: the qualified CDI device names in the answer to the kubelet, `vendor/class=name`.
+    env_lists: what it adds to variables that the devices of a container fill together (`ContainerEdits.env_lists`).
     """
 
     share_id: str | None = None
@@ -231,6 +232,7 @@ class HeldDevice(ClaimedDevice):
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     cdi_ids: tuple[str, ...] = ()
+    env_lists: Mapping[str, EnvList] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ class Claim(ClaimRef, Generic[ConfigT]):
     held: returns the other claims that hold devices of this driver on this node, so that a driver needs no memory of
         its own.
     journal: records a JSON object on disk. Call it before a change whose undo needs a value that the change destroys.
-        HookError after the hook has ended, or if the value is not JSON.
+        HookError in a driver without `dra_unprepare`, after the hook has ended, or if the value is not JSON.
     deadline: how long the kubelet waits for the hook.
     configs: all entries of configuration for this driver, those of DeviceClasses first, also those that apply to no
         device. A driver with several kinds can tell a user which entry has no effect.

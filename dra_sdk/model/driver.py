@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dra_sdk.model.config import OpaqueConfig
@@ -25,6 +25,8 @@ class DriverInfo:
         The state of claims is then void after a reboot, and no call waits for the disk.
     capture: files and directories that `dra-sdk capture --driver NAME` records beyond those of every node, as absolute
         patterns: `/sys/class/fpga/*`.
+    nri: True: the driver is a plugin of the container runtime (NRI) even without hooks about pods and containers, so
+        that `ContainerEdits.env_lists` are joined for each container. Its pod needs the runtime's socket.
     """
 
     name: str
@@ -33,6 +35,7 @@ class DriverInfo:
     metadata: bool = False
     volatile: bool = False
     capture: Sequence[str] = ()
+    nri: bool = False
 
     def __post_init__(self) -> None:
         """Fill in the default CDI kind."""
@@ -79,10 +82,14 @@ class Node(Host):
     root: directory with the host's `/sys`, `/proc` and `/dev`: `/` on the node itself, the mount of the host's root in
         a container, or a directory that a test filled.
     name: name of the Node object in the API.
+    discover_again: asks for another `dra_discover` soon, and returns at once. Any hook calls it that has changed which
+        devices there are, such as `dra_prepare` by a mode of the hardware.
     """
 
     name: str = ""
+    discover_again: Callable[[], None] = field(repr=False, compare=False, default=lambda: None)
 
-    def __init__(self, name: str, root: Path = Path("/")) -> None:
+    def __init__(self, name: str, root: Path = Path("/"), *, discover_again: Callable[[], None] = lambda: None) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "root", root)
+        object.__setattr__(self, "discover_again", discover_again)

@@ -6,9 +6,11 @@ values into a CDI spec of the lowest version that can hold them, and checks them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
+
+from dra_sdk.errors import HookError
 
 _T = TypeVar("_T")
 HookName = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
@@ -113,6 +115,26 @@ class IntelRdt:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvList:
+    """A variable that several devices fill together, such as `NVIDIA_VISIBLE_DEVICES=0,1` (`ContainerEdits.env_lists`).
+
+    values: what one device adds: texts that are not empty and do not contain the separator. Each comes once.
+    separator: what stands between two values, such as `,` or `:`. All devices must say the same.
+    """
+
+    values: Sequence[str]
+    separator: str = ","
+
+    def __post_init__(self) -> None:
+        """Keep the values as a tuple; a plain string stays, and is refused."""
+        if not isinstance(self.values, str):
+            object.__setattr__(self, "values", tuple(dict.fromkeys(self.values)))
+
+    def __str__(self) -> str:
+        return self.separator.join(self.values)
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerEdits:
     """Everything that one device changes in a container that gets it (CDI `containerEdits`).
 
@@ -124,6 +146,11 @@ class ContainerEdits:
         ContainerEdits(env={"GPU": "0"}, device_nodes=[DeviceNode("/dev/gpu0")])
 
     env: environment variables. A name must not be empty or contain `=`.
+    env_lists: what this device adds to variables that the devices of a container fill together: an `EnvList`, or its
+        values if commas separate them. `{"NVIDIA_VISIBLE_DEVICES": ["0"]}` of two devices is
+        `NVIDIA_VISIBLE_DEVICES=0,1` in the containers of their request, in the order of the allocation; of devices of
+        several requests, claims or drivers in one container only if the drivers are plugins of the container runtime
+        (`DriverInfo.nri`). A name must not be in `env` of a device of the claim as well.
     device_nodes: device nodes to create.
     mounts: mounts, in this order.
     hooks: programs of the host to call.
@@ -133,6 +160,7 @@ class ContainerEdits:
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
+    env_lists: Mapping[str, EnvList | Sequence[str]] = field(default_factory=dict, kw_only=True)
     device_nodes: Sequence[DeviceNode] = ()
     mounts: Sequence[Mount] = ()
     hooks: Sequence[OciHook] = ()
@@ -143,10 +171,12 @@ class ContainerEdits:
     def __add__(self, other: ContainerEdits) -> ContainerEdits:
         """Join both edits. If both set a variable or a class of service, that of `other` wins.
 
-        Of equal device nodes, mounts, network interfaces and groups one stays; hooks may be there twice on purpose.
+        Lists of one variable are joined, HookError if their separators differ. Of equal device nodes, mounts, network
+        interfaces and groups one stays; hooks may be there twice on purpose.
         """
         return ContainerEdits(
             env={**self.env, **other.env},
+            env_lists=joined_env_lists((self.env_lists, other.env_lists)),
             device_nodes=_unique(self.device_nodes, other.device_nodes),
             mounts=_unique(self.mounts, other.mounts),
             hooks=(*self.hooks, *other.hooks),
@@ -154,6 +184,22 @@ class ContainerEdits:
             additional_gids=_unique(self.additional_gids, other.additional_gids),
             intel_rdt=other.intel_rdt or self.intel_rdt,
         )
+
+
+def joined_env_lists(parts: Iterable[Mapping[str, EnvList | Sequence[str]]]) -> dict[str, EnvList]:
+    """Return the variables that `parts` fill together, in their order. HookError if separators of one differ."""
+    joined: dict[str, EnvList] = {}
+    for part in parts:
+        for name, filled in part.items():
+            more = filled if isinstance(filled, EnvList) else EnvList(filled)
+            known = joined.get(name, more)
+            if known.separator != more.separator:
+                raise HookError(
+                    f"env_lists: {name} is separated by {known.separator!r} and by {more.separator!r}; "
+                    "all devices must say the same"
+                )
+            joined[name] = more if known is more else EnvList([*known.values, *more.values], more.separator)
+    return joined
 
 
 def _unique(left: Sequence[_T], right: Sequence[_T]) -> tuple[_T, ...]:

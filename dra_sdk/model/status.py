@@ -72,7 +72,8 @@ class DeviceHealth:
     device: name of the device.
     status: its state.
     message: reason of the state for people. The kubelet keeps 1024 bytes; more is cut.
-    pool: pool of the device. None: the node's own pool.
+    pool: pool of the device. None: the only pool of the driver that has a device of this name, else the node's own. A
+        report about a device that is not published has no effect, and is logged.
     timeout: seconds until the state counts as Unknown if the driver does not report it again, from 1 to 2147483647.
     taints: the taints of an unhealthy device, each `name` or `name=value`: `xid=79` becomes a taint with the key
         `<driver>/xid` and the value `79`. Empty: the one taint `<driver>/unhealthy`.

@@ -19,7 +19,8 @@ from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
-from dra_sdk.wire.validation.decoding import decoded, without_disabled
+from dra_sdk.wire.validation.availability import dropped_fields
+from dra_sdk.wire.validation.decoding import decoded, read_object, without_disabled
 from dra_sdk.wire.validation.problems import ProblemType
 
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
@@ -66,7 +67,8 @@ class FakeCluster:
                 problems = [
                     problem for problem in _checked(raw_slice, profile)[1] if problem.type is not ProblemType.UNKNOWN
                 ]
-                refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}" for problem in problems]
+                why = _dropped(raw_slice, profile) if problems else ""
+                refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}{why}" for problem in problems]
         return refused
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
@@ -138,6 +140,15 @@ def _stored(obj: Mapping[str, Any], profile: ServerProfile, compile_cel: Compile
     if problems:
         raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
     return kept
+
+
+def _dropped(obj: Mapping[str, Any], profile: ServerProfile) -> str:
+    """Return which feature gates are off for fields of an object, each with one of the fields: rules may need it."""
+    known, _ = read_object(obj, profile)
+    fields = {dropped.gates: dropped.field for dropped in dropped_fields(known, profile)} if known else {}
+    return "".join(
+        f"; it drops {field}, because feature gate {' and '.join(gates)} is off" for gates, field in fields.items()
+    )
 
 
 def _checked(

@@ -14,78 +14,54 @@ from __future__ import annotations
 import inspect
 import os
 import signal
-import stat
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.harness import DriverHarness, QuickFiles
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.tools.node_archive.trees import Entries, Tree, differences, entries, tree
 
-Tree = dict[str, bytes | str]
-"""Files with their contents and links with their targets, by path."""
-_State = dict[str, tuple[int, int, bytes | str]]
-"""All entries of a directory, at any depth: mode, device number, and content of a file or target of a link."""
-_LONGEST: Final = 60  # bytes of a file that a message shows
+__all__ = ["Tree", "assert_survives_crashes", "differences", "tree"]
 
 
-def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: bool = True) -> int:
+def assert_survives_crashes(
+    driver: DriverHarness, claim: FakeClaim, *, lines: bool = True, modules: Sequence[ModuleType] = ()
+) -> int:
     """Raise AssertionError with the point of the crash and what went wrong after it; otherwise the number of crashes.
 
-    Without `lines` the driver is killed only at the SDK's steps. Needs a driver that is given as a class or function,
-    and a test process without other threads.
+    Without `lines` the driver is killed only at the SDK's steps. Lines of `modules`, such as a block that the driver
+    stands on, count as its own. Needs a driver that is given as a class or function, and a test process without other
+    threads.
     """
     if not driver.restartable:
         raise TypeError("give the driver as a class or a function, so that each process can make a new one")
     allocated = driver.allocate(claim)
     before = tree(driver.node.root)
-    _Scenario(driver, allocated, before, lines, "prepare", prepares_again=True).recover()  # without a crash
-    scenarios = [_Scenario(driver, allocated, before, lines, *operation) for operation in _OPERATIONS]
+    traced = (_source_prefix(driver.plugin), *(str(module.__file__) for module in modules)) if lines else ()
+    _Scenario(driver, allocated, before, traced, "prepare", prepares_again=True).recover()  # without a crash
+    scenarios = [_Scenario(driver, allocated, before, traced, *operation) for operation in _OPERATIONS]
     return sum(_crash_at_every_point(scenario) for scenario in scenarios)
-
-
-def tree(root: Path) -> Tree:
-    """Return the files and links below a directory, to compare them."""
-    entries = sorted(_state(root).items())
-    return {
-        str(Path(path).relative_to(root)): content
-        for path, (mode, _, content) in entries
-        if stat.S_ISLNK(mode) or stat.S_ISREG(mode)
-    }
-
-
-def differences(before: Tree, after: Tree) -> list[str]:
-    """Return what differs between two trees, a phrase for each file: `sys/class/net/eth0/state: b'up\\n' → b'down'`."""
-    names = sorted({**before, **after})
-    return [
-        f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
-        for name in names
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _shown(content: bytes | str | None) -> str:
-    """Return the content of a file, the target of a link; shortened if it is long."""
-    if content is None:
-        return "no file"
-    text = repr(content[:_LONGEST]) + ("…" if len(content) > _LONGEST else "")
-    return f"link to {text}" if isinstance(content, str) else text
 
 
 @dataclass(frozen=True)
 class _Scenario:
-    """Crashes in `operation`; then the kubelet prepares the claim again if `prepares_again`, and unprepares it."""
+    """Crashes in `operation`; then the kubelet prepares the claim again if `prepares_again`, and unprepares it.
+
+    `lines` are the beginnings of the paths of files whose lines are points.
+    """
 
     driver: DriverHarness
     claim: JSON
     before: Tree
-    lines: bool
+    lines: tuple[str, ...]
     operation: str
     prepares_again: bool
 
@@ -147,7 +123,7 @@ class _Crash:
     point: int
     where: str
     actions: int
-    state: _State
+    state: Entries
 
 
 def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
@@ -166,14 +142,14 @@ def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
     if status not in {0, -signal.SIGKILL}:
         raise AssertionError(f"{scenario.operation} failed without a crash:\n{message}")
     point, actions, where = message.split(" ", 2)
-    return _Crash(int(point), where, int(actions), _state(scenario.driver.node.root) if scenario.lines else {})
+    return _Crash(int(point), where, int(actions), entries(scenario.driver.node.root) if scenario.lines else {})
 
 
 def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
     """Run the operation and end the process."""
     status = 1
     try:
-        killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
+        killer = _Killer(pipe, scenario.driver.node, scenario.lines, last)
         scenario.driver.restart(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
@@ -197,7 +173,7 @@ class _Killer:
 
     pipe: takes the number of the point and its place.
     node: the node.
-    source_prefix: how the paths of the driver's own files begin.
+    source_prefixes: how the paths of the files begin whose lines count.
     last: the last crash, None if there was none.
     passed: how many points the process has passed.
     seen: the file and line of each line since the last step.
@@ -205,7 +181,7 @@ class _Killer:
 
     pipe: int
     node: FakeNode
-    source_prefix: str
+    source_prefixes: tuple[str, ...]
     last: _Crash | None
     passed: int = 0
     seen: set[tuple[str, int]] = field(default_factory=set)
@@ -222,8 +198,8 @@ class _Killer:
             self._kill(where)
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        """Count lines of the driver's own files; a trace function for `sys.settrace`."""
-        if not frame.f_code.co_filename.startswith(self.source_prefix):
+        """Count lines of the files that count; a trace function for `sys.settrace`."""
+        if not frame.f_code.co_filename.startswith(self.source_prefixes):
             return None
         line = (frame.f_code.co_filename, frame.f_lineno)
         if event == "line" and line not in self.seen:
@@ -245,31 +221,11 @@ class _Killer:
         last = self.last
         if last is None:
             return True
-        return self.passed > last.point and (self._actions != last.actions or _state(self.node.root) != last.state)
+        return self.passed > last.point and (self._actions != last.actions or entries(self.node.root) != last.state)
 
     def _kill(self, where: str) -> None:
         self.report(where)
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _state(root: Path) -> _State:
-    """Return all that a new process finds below a directory, with modes and devices of its entries."""
-    state: _State = {}
-    folders = [str(root)]
-    for folder in folders:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                content: bytes | str = ""
-                if stat.S_ISLNK(status.st_mode):
-                    content = os.readlink(entry.path)  # noqa: PTH115 (a Path for each file takes too long)
-                elif stat.S_ISREG(status.st_mode):
-                    with open(entry.path, "rb") as file:  # noqa: PTH123 (as above)
-                        content = file.read()
-                elif stat.S_ISDIR(status.st_mode):
-                    folders.append(entry.path)
-                state[entry.path] = (status.st_mode, status.st_rdev, content)
-    return state
 
 
 def _source_prefix(plugin: object) -> str:

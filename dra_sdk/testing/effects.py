@@ -5,11 +5,21 @@
     effects.hang_write("vfio-pci/bind", "0000:10:00.0")     # the kernel does not return from this write
     effects.release()                                       # until now
 
-Writes change the files as the kernel would. Writing to `bind`, `unbind` and `driver_override` of PCI moves the link
-that shows a function's driver, and creates or removes the device node of an IOMMU group. Programs and daemons really
-run, except those that would change this machine: `mount`, `umount` and `modprobe`. They do not enter mount namespaces
-(`unshare`) or cgroups. A program that is to run in the node's root (`NodeAccess.run_on_host`) is that of the node, such
-as a script that a test wrote with `FakeNode.file`; it runs without `chroot`, because the node has no interpreter.
+Writes change the files as the kernel would: a file whose content ends with a newline always does. What else the kernel
+does at a write is a function of the test:
+
+    def react(path, text):
+        if (path.parent / "state").read_text() == "up\\n":
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        path.write_text(text)
+
+    effects.on_write("/sys/bus/pci/devices/*/qat/cfg_services", react)
+
+Writing to `bind`, `unbind` and `driver_override` of PCI moves the link that shows a function's driver, and creates or
+removes the device node of an IOMMU group. Programs and daemons really run, except those that would change this machine:
+`mount`, `umount` and `modprobe`. They do not enter mount namespaces (`unshare`) or cgroups. A program that is to run in
+the node's root (`NodeAccess.run_on_host`) is that of the node, such as a script that a test wrote with `FakeNode.file`;
+it runs without `chroot`, because the node has no interpreter.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -34,6 +45,8 @@ from dra_sdk.hardware.node_access import (
 )
 from dra_sdk.hardware.vfio import is_vfio_driver
 
+Reaction = Callable[[Path, str], object]
+"""What the kernel does when a text is written to a file."""
 _NODE: Final = "DRA_SDK_TEST_NODE"  # a variable of every daemon: the root of its node
 
 
@@ -65,6 +78,7 @@ class FakeEffects(SystemEffects):
         self._fails_at, self._after, self._hangs_at = 0, False, 0
         self._hanging: tuple[str, str] | None = None
         self._hung: list[_HungWrite] = []
+        self._reactions: list[tuple[str, Reaction]] = []
 
     def fail_call(self, nth: int, *, after: bool = False) -> None:
         """Let the `nth` write, run or start from now on fail; with `after` it takes effect before it fails."""
@@ -78,6 +92,15 @@ class FakeEffects(SystemEffects):
         """Let every write of `text` to a file whose path ends with `path` hang, until `release`."""
         self._hanging = (path, text)
 
+    def on_write(self, pattern: str, function: Reaction) -> None:
+        """Let `function(path, text)` do what the kernel does when a text is written to a file, in place of writing it.
+
+        pattern: the file's path on the node; `*` stands for any characters. Of several that fit, the last one counts.
+        function: gets where the file is and the text as it was written; it writes this file, and others that the
+            kernel would change. OSError refuses the write, as WriteError of the caller.
+        """
+        self._reactions.insert(0, (pattern, function))
+
     def clear(self) -> None:
         """Let nothing fail or hang from now on; what hangs goes on hanging."""
         self._fails_at, self._hangs_at, self._hanging = 0, 0, None
@@ -88,7 +111,7 @@ class FakeEffects(SystemEffects):
         hung, self._hung = self._hung, []
         for hung_write in hung:
             with suppress(WriteError):  # no process is left to which the kernel could report it
-                self.written(hung_write.write.path, hung_write.write.text.strip())
+                self._take_effect(hung_write.write.path, hung_write.write.text)
             hung_write.released.set()
 
     def running_daemons(self) -> list[int]:
@@ -102,7 +125,7 @@ class FakeEffects(SystemEffects):
         failed = f"cannot write {text.strip()!r} to {path}"
         with self._recorded(f"write {path.relative_to(self.root)}", WriteError(f"{failed}: injected")):
             if not self._hangs(path, text):
-                self.written(path, text.strip())
+                self._take_effect(path, text)
                 return
             write = PendingWrite(path, text, os.getpid(), self.started(os.getpid()) or 0)
             hung = _HungWrite(write, Event())
@@ -206,15 +229,26 @@ class FakeEffects(SystemEffects):
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.symlink_to(driver)
 
+    def _take_effect(self, path: Path, text: str) -> None:
+        place = f"/{path.relative_to(self.root)}"
+        function = next((known for pattern, known in self._reactions if fnmatchcase(place, pattern)), None)
+        if function is None:
+            self.written(path, text.strip())
+            return
+        try:
+            function(path, text)
+        except OSError as error:
+            raise WriteError(f"cannot write {text.strip()!r} to {path}: {error.strerror or error}") from error
+
     def written(self, path: Path, text: str) -> None:
-        """Do what the kernel does with a text that is written to a file. Override it for files of your own driver."""
+        """Do what the kernel does with a text, without a final newline, for which there is no `on_write`."""
         name = path.name
         if name == "driver_override":
             path.write_text(f"{text or '(null)'}\n", encoding="utf-8")
         elif name in {"bind", "unbind"} and path.parent.parent.name == "drivers":
             self.bind(path, text) if name == "bind" else self.unbind(path, text)
         else:
-            super().write(path, text)
+            super().write(path, f"{text}\n" if _ends_with_newline(path) else text)
 
     def _make_group_node(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,6 +256,14 @@ class FakeEffects(SystemEffects):
             self._device_node(f"/{path.relative_to(self.root)}", int(path.name))
         else:
             path.touch()
+
+
+def _ends_with_newline(path: Path) -> bool:
+    """Return whether a file's content ends with a newline: the kernel adds it to what a driver has written."""
+    try:
+        return path.read_bytes().endswith(b"\n")
+    except OSError:  # the write itself says why
+        return False
 
 
 def _plain(command: Command) -> Command:

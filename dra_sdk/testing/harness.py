@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
@@ -27,11 +28,12 @@ from dra_sdk.loader.contract import settings_class
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
-from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import spec_path
@@ -44,6 +46,10 @@ from dra_sdk.testing.nri import FakeRuntime, pod_uid
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim, ref_of
 from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
+
+KUBELET_SECONDS: Final = 45.0
+"""How long the kubelet waits for NodePrepareResources and NodeUnprepareResources."""
+_T = TypeVar("_T")
 
 
 class QuickFiles(Files):
@@ -75,7 +81,8 @@ class DriverHarness:
     it is an instance. `settings` are passed to the class or function; without them, a class with `settings_class` gets
     the defaults of its settings and nothing of the environment. `version` and `feature_gates` are those of the cluster.
     Methods raise the errors that the kubelet or the API server would get: DraError and its subclasses. `plugin` is the
-    author's object.
+    author's object. `kubelet_seconds` is how long a prepare or an unprepare may take, by default the kubelet's 45 s; a
+    test of what a hook does with less sets it.
     """
 
     def __init__(
@@ -93,9 +100,14 @@ class DriverHarness:
             raise TypeError(
                 f"driver must be a driver's class, a function that makes one, or an instance, is {driver!r}"
             )
+        self.kubelet_seconds = KUBELET_SECONDS
+        self._hook_node = Node(node.name, node.root, discover_again=self._discover_again)
+        self._watching: Watching | None = None
+        self._seen = KnownDevices()
         self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
         self._runtime: FakeRuntime | None = None
+        self._nri_plugin: DriverPlugin | None = None
         self._load()
         self.cluster = FakeCluster(self.info.name, node, version, feature_gates)
         self._begin(QuickFiles())
@@ -104,8 +116,7 @@ class DriverHarness:
 
     def restart(self, files: Files | None = None) -> None:
         """End the process and start a new one: with a new driver, and only the knowledge that is on disk."""
-        if self._runtime:
-            self._runtime.disconnect()
+        self._disconnect()
         self._load()
         self._begin(files or QuickFiles())
 
@@ -126,15 +137,15 @@ class DriverHarness:
             announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
         )
         dependencies.store.migrate(self.data, self.node.boot_id)
-        self._preparer = Preparer(self.driver, self.node.node, dependencies)
+        self._preparer = Preparer(self.driver, self._hook_node, dependencies)
         self._preparer.recover()
         if self._runtime:
             self._connect(self._runtime)
 
     def reboot(self) -> None:
         """Reboot the node: new boot ID, no CDI specs, new process."""
+        self._disconnect()
         if self._runtime:
-            self._runtime.disconnect()
             self._runtime.clear()
         self.node.reboot()
         self.restart()
@@ -153,7 +164,7 @@ class DriverHarness:
 
     def discover(self) -> list[ResourcePool]:
         """Run discovery; call it again after the hardware has changed."""
-        pools = self.driver.discover(self.node.node)
+        pools = self.driver.discover(self._hook_node)
         self._keep(pools)
         return pools
 
@@ -180,11 +191,13 @@ class DriverHarness:
         At the start of the block discovery has run once. A change after that is not lost, though `dra_watch` may still
         be about to begin: it calls `changed()` once when it has begun, as on a node.
         """
-        return Watching(self.driver, self.node.node, self._keep)
+        self._watching = Watching(self.driver, self._hook_node, self._keep)
+        return self._watching
 
     def watching_health(self) -> WatchingHealth:
         """Return `dra_device_health` in a thread, for a `with` block."""
-        return WatchingHealth(self.driver, self.node.node)
+        self._published()
+        return WatchingHealth(self.driver, self._hook_node, self._seen)
 
     def health(self) -> dict[str, DeviceHealth]:
         """Return the first report of `dra_device_health`: the health of each device by its name."""
@@ -194,7 +207,7 @@ class DriverHarness:
 
     def metrics(self) -> list[Gauge]:
         """Return the values of `dra_metrics` now."""
-        return self.driver.metrics(self.node.node, self.held)
+        return self.driver.metrics(self._hook_node, self.held)
 
     # -- claims
 
@@ -219,12 +232,15 @@ class DriverHarness:
     ) -> PreparedClaim:
         """Allocate the claim unless it is allocated, reserve it for a pod, and prepare it as for the kubelet.
 
-        `containers` has for each container of the pod the requests that it uses; by default one container uses all.
-        `pod` is the pod's name, by default that of the claim.
+        AssertionError if that takes longer than the kubelet waits, `kubelet_seconds`.
+
+        A claim that is prepared already gets the answer of before, without a call of the hook: a new `claim(…)` is
+        another claim. `containers` has for each container of the pod the requests that it uses; by default one
+        container uses all. `pod` is the pod's name, by default that of the claim.
         """
         allocated = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
         ref = ref_of(allocated)
-        devices = tuple(self._preparer.prepare(ref))
+        devices = tuple(self._in_time("dra_prepare", partial(self._preparer.prepare, ref)))
         if self._runtime:
             self._runtime.synchronize_soon()
         cdi = self._cdi_spec(ref)
@@ -233,12 +249,15 @@ class DriverHarness:
         return PreparedClaim(self.cluster.claims[ref.uid], devices, cdi, uses, self.node)
 
     def unprepare(self, claim: FakeClaim | JSON | PreparedClaim) -> None:
-        """Unprepare the claim, which needs only its name and UID, and free its devices for other claims."""
+        """Unprepare the claim, which needs only its name and UID, and free its devices for other claims.
+
+        AssertionError as `prepare`.
+        """
         obj = claim.claim if isinstance(claim, PreparedClaim) else claim
         if isinstance(obj, FakeClaim):
             obj = obj.encoded(self.info.name, self.info.name)
         ref = ref_of(obj)
-        self._preparer.unprepare(ref)
+        self._in_time("dra_unprepare", partial(self._preparer.unprepare, ref))
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
             self._runtime.synchronize_soon()
@@ -262,30 +281,52 @@ class DriverHarness:
     # -- containers
 
     @contextmanager
-    def nri(self, version: str = "0.12.1", *, request_timeout: float = 20.0) -> Iterator[FakeRuntime]:
+    def nri(
+        self, version: str = "0.12.1", *, request_timeout: float = 20.0, runtime: FakeRuntime | None = None
+    ) -> Iterator[FakeRuntime]:
         """Yield a container runtime with this version of NRI, to which the driver is connected.
 
         In the block `prepare` and `unprepare` return when containers have what `dra_synchronize` wants then. A hook
-        has half of `request_timeout` seconds, as on a node, where runtimes wait 2 s.
+        has half of `request_timeout` seconds, as on a node, where runtimes wait 2 s. `runtime` is that of another
+        driver on the node, in its block.
         """
-        if not self.driver.has_container_hooks:
-            raise TypeError(f"driver {self.info.name} has no hook about pods and containers")
-        with TemporaryDirectory(prefix="dra-nri-") as directory:  # the path of a socket must be short
-            runtime = FakeRuntime(self.node, Path(directory) / "nri.sock", version, request_timeout)
-            with runtime.simulated:
-                try:
-                    self._connect(runtime)
-                    self._runtime = runtime
-                    yield runtime
-                finally:
-                    self._runtime = None
-                    runtime.disconnect()
+        if not self.driver.is_nri_plugin:
+            raise TypeError(f"driver {self.info.name} has no hook about pods and containers, nor DriverInfo(nri=True)")
+        with (
+            TemporaryDirectory(prefix="dra-nri-") as directory,  # the path of a socket must be short
+            nullcontext(runtime) if runtime else _runtime(self.node, Path(directory), version, request_timeout) as own,
+        ):
+            try:
+                self._runtime = own
+                self._connect(own)
+                yield own
+            finally:
+                self._disconnect()
+                self._runtime = None
 
     # -- inside
 
+    def _in_time(self, hook: str, call: Callable[[Deadline], _T]) -> _T:
+        """Return what a call returns that has as long as the kubelet gives it."""
+        start, limit = monotonic(), self.kubelet_seconds
+        deadline = Deadline(lambda: start + limit - monotonic())
+        returned = call(deadline)
+        if deadline.is_over:
+            raise AssertionError(
+                f"{hook} of driver {self.info.name} took {monotonic() - start:.1f} s: the kubelet gives up after "
+                f"{limit:g} s and calls again; claim.deadline.remaining() says how long is left"
+            )
+        return returned
+
     def _connect(self, runtime: FakeRuntime) -> None:
         options, preparer = ConnectOptions(path=runtime.simulated.path), self._preparer
-        runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, options, report=preparer.report))
+        self._nri_plugin = DriverPlugin(self.driver, self._hook_node, preparer.held, options, report=preparer.report)
+        runtime.connect(self._nri_plugin)
+
+    def _disconnect(self) -> None:
+        if self._runtime and self._nri_plugin:
+            self._runtime.disconnect(self._nri_plugin)
+        self._nri_plugin = None
 
     def _reserved(self, claim: JSON, pod: str) -> JSON:
         """Return the claim, reserved for a pod."""
@@ -309,7 +350,15 @@ class DriverHarness:
         return made
 
     def _keep(self, pools: Sequence[ResourcePool]) -> None:
+        self._seen.add(pools)
         self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+
+    def _discover_again(self) -> None:
+        """Forget the devices, so that they are discovered again when they are needed; while watched, at once."""
+        if self._watching and self._watching.is_running:
+            self._watching.discover_again()
+        else:
+            self._devices = None
 
     def _published(self) -> dict[tuple[str, str], Device]:
         if self._devices is None:
@@ -328,6 +377,13 @@ class DriverHarness:
         if path.exists() and not specs:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
         return specs[0].content if specs else None
+
+
+@contextmanager
+def _runtime(node: FakeNode, directory: Path, version: str, request_timeout: float) -> Iterator[FakeRuntime]:
+    runtime = FakeRuntime(node, directory / "nri.sock", version, request_timeout)
+    with runtime.simulated:
+        yield runtime
 
 
 class DriverFactory(Protocol):

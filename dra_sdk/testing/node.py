@@ -13,6 +13,7 @@ which records it.
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -105,10 +106,15 @@ class FakeNode:
         return written
 
     def link(self, path: str, target: str) -> Path:
-        """Make a symbolic link, with its parent directories. Links in sysfs have a relative `target`."""
+        """Make a symbolic link, with its parent directories.
+
+        Links in sysfs are relative, and so they stay on the node: an absolute `target` of one is that path of the node.
+        """
         linked = self.path(path)
         linked.parent.mkdir(parents=True, exist_ok=True)
-        linked.symlink_to(target)
+        in_sysfs = path.startswith("/sys/") and target.startswith("/")
+        inside = self.root.resolve() / target.lstrip("/")
+        linked.symlink_to(os.path.relpath(inside, linked.parent.resolve()) if in_sysfs else target)
         return linked
 
     def remove(self, path: str) -> None:

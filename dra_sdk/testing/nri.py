@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from dra_sdk.model.container import ContainerResources
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.messages import fill, resources_of
 from dra_sdk.testing.node import FakeNode
-from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim, inject
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -47,7 +48,7 @@ class FakeRuntime:
         self.simulated = NriRuntime(
             socket, nri_version=nri_version, request_timeout=request_timeout, changed=self._write_cgroup
         )
-        self._plugin: DriverPlugin | None = None
+        self._plugins: list[DriverPlugin] = []
         self._numbers = itertools.count(1)
         if not node.path(_MOUNTS).exists():
             node.file(_MOUNTS, f"cgroup2 {_CGROUPS} cgroup2 rw 0 0\n")
@@ -55,21 +56,23 @@ class FakeRuntime:
     def connect(self, plugin: DriverPlugin) -> None:
         """Start a plugin and wait until it is synchronized."""
         plugin.start()
-        self._plugin = plugin
-        self._wait_connected(1)
+        self._plugins.append(plugin)
+        self._wait_connected(plugin, 1)
 
-    def disconnect(self) -> None:
-        """Stop the plugin, as when the driver's process ends."""
-        if self._plugin and not self._plugin.stop(WAIT_SECONDS):
-            raise AssertionError(f"a hook of the driver still runs after {WAIT_SECONDS:g} s")
-        self._plugin = None
+    def disconnect(self, plugin: DriverPlugin | None = None) -> None:
+        """Stop a plugin, as when the driver's process ends; None: all. One that is not connected is ignored."""
+        for connected in [known for known in self._plugins if plugin in {None, known}]:
+            self._plugins.remove(connected)
+            if not connected.stop(WAIT_SECONDS):
+                raise AssertionError(f"a hook of the driver still runs after {WAIT_SECONDS:g} s")
 
     def restart(self) -> None:
-        """End and start again; containers go on. Return when the driver is connected again."""
-        before = self._plugin.connection.connections if self._plugin else 0
+        """End and start again; containers go on. Return when all drivers are connected again."""
+        before = [(plugin, plugin.connection.connections) for plugin in self._plugins]
         self.simulated.stop()
         self.simulated.start()
-        self._wait_connected(before + 1)
+        for plugin, connections in before:
+            self._wait_connected(plugin, connections + 1)
 
     def clear(self) -> None:
         """End all pods and containers without events, as a reboot of the node does."""
@@ -79,14 +82,14 @@ class FakeRuntime:
             self.simulated.remove_pod(pod)
 
     def synchronize_soon(self) -> None:
-        """Return when what the driver wants is applied, after claims were prepared or unprepared."""
-        if self._plugin is not None:
-            self._plugin.updates.claims_changed()
-            self.wait_applied()
+        """Return when what drivers want is applied, after claims were prepared or unprepared."""
+        for plugin in self._plugins:
+            plugin.updates.claims_changed()
+        self.wait_applied()
 
     def wait_applied(self) -> None:
         """Wait until containers have what `dra_synchronize` wants; AssertionError if that takes too long."""
-        if self._plugin is not None and not self._plugin.updates.wait_applied(WAIT_SECONDS):
+        if not all(plugin.updates.wait_applied(WAIT_SECONDS) for plugin in self._plugins):
             raise AssertionError(f"the answer of dra_synchronize is not applied after {WAIT_SECONDS:g} s")
 
     def run_pod(self, *claims: PreparedClaim, name: str = "", namespace: str = "default") -> FakePod:
@@ -123,7 +126,7 @@ class FakeRuntime:
         resources: what the kubelet asks for.
         """
         in_pod = pod or self.run_pod(*claims)
-        variables = {key: text for claim in claims for key, text in claim.container(name).env.items()} | dict(env or {})
+        variables = {**(_by_cdi(claims, name) if claims else {}), **(env or {})}
         number = next(self._numbers)
         container = pb.Container(
             id=f"container-{number}",
@@ -153,16 +156,24 @@ class FakeRuntime:
             self.node.file(f"{directory}/hugetlb.{size}.max", str(limit))
 
     def wait_reported(self) -> None:
-        """Wait until the driver's reports about a pod are in the claim's status: they follow its answer."""
-        if self._plugin is not None and not self._plugin.reports.wait(WAIT_SECONDS):
+        """Wait until drivers' reports about a pod are in the claim's status: they follow their answer."""
+        if not all(plugin.reports.wait(WAIT_SECONDS) for plugin in self._plugins):
             raise AssertionError(f"what hooks have reported is not written after {WAIT_SECONDS:g} s")
 
-    def _wait_connected(self, connections: int) -> None:
-        if self._plugin is None:
-            return
-        connected = self._plugin.connection.wait_synchronized(WAIT_SECONDS, connections)
-        if not (connected and self.simulated.wait_plugins(1, WAIT_SECONDS)):
+    def _wait_connected(self, plugin: DriverPlugin, connections: int) -> None:
+        connected = plugin.connection.wait_synchronized(WAIT_SECONDS, connections)
+        if not (connected and self.simulated.wait_plugins(len(self._plugins), WAIT_SECONDS)):
             raise AssertionError(f"the driver has not connected within {WAIT_SECONDS:g} s: {self.simulated.problems}")
+
+
+def _by_cdi(claims: Sequence[PreparedClaim], name: str) -> dict[str, str]:
+    """Return the variables that a container has by CDI. Warns as `PreparedClaim.container`, but of joined variables."""
+    view, overwritten = inject(claims, name)
+    joined = {variable for claim in claims for device in claim.used(name) for variable in device.env_lists}
+    for problem in overwritten:
+        if not any(problem.startswith(f"environment variable {variable} ") for variable in joined):
+            warnings.warn(f"container {name}: {problem}", stacklevel=3)
+    return view.env
 
 
 @dataclass(frozen=True)

@@ -114,26 +114,39 @@ class PreparedClaim:
         """Namespace, name and UID of the claim, as the kubelet sends them."""
         return ref_of(self.claim)
 
-    def container(self, name: str = DEFAULT_CONTAINER) -> ContainerView:
-        """Return what a container gets. AssertionError if the node lacks the source of a mount: no runtime takes it.
+    def container(self, name: str = DEFAULT_CONTAINER, *others: PreparedClaim) -> ContainerView:
+        """Return what a container gets by CDI. AssertionError if the node lacks the source of a mount: none starts.
 
-        Warns if two devices of the claim set something differently in the container, such as one environment variable
-        to two values: a runtime uses the last one silently.
+        `others` are claims, also those of other drivers on the node, that it names after this one. Warns if two devices
+        set something differently in the container, such as one environment variable to two values: a runtime uses the
+        last one silently.
         """
+        view, overwritten = inject((self, *others), name)
+        for problem in overwritten:
+            warnings.warn(f"container {name}: {problem}", stacklevel=2)
+        return view
+
+    def used(self, name: str) -> list[HeldDevice]:
+        """Return the devices that a container uses. AssertionError if the pod does not have the container."""
         if name not in self.containers:
             raise AssertionError(f"the pod has no container {name!r}; it has {', '.join(self.containers)}")
         requests = self.containers[name]
-        used = [device for device in self.devices if requests is None or device.base_request in requests]
-        ids = tuple(dict.fromkeys(cdi_id for device in used for cdi_id in device.cdi_ids))
-        directories = CdiDirectories([self.node.cdi_dir], self.node.host_device)
-        for problem in directories.overwritten(ids):
-            warnings.warn(f"container {name}: {problem}", stacklevel=2)
-        oci = directories.inject({"ociVersion": "1.2.1"}, ids)
-        view = ContainerView(name, ids, oci, self.node.root)
-        sources = {mount["source"]: _mount_source(mount, self.node.root) for mount in view.mounts.values()}
-        if missing := [source for source, path in sources.items() if not path.exists()]:
-            raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
-        return view
+        return [device for device in self.devices if requests is None or device.base_request in requests]
+
+
+def inject(claims: Sequence[PreparedClaim], name: str) -> tuple[ContainerView, list[str]]:
+    """Return what a container gets that names these claims, in this order, and what two devices set differently.
+
+    AssertionError as `PreparedClaim.container`.
+    """
+    node = claims[0].node
+    ids = tuple(dict.fromkeys(cdi_id for claim in claims for device in claim.used(name) for cdi_id in device.cdi_ids))
+    directories = CdiDirectories([node.cdi_dir], node.host_device)
+    view = ContainerView(name, ids, directories.inject({"ociVersion": "1.2.1"}, ids), node.root)
+    sources = {mount["source"]: _mount_source(mount, node.root) for mount in view.mounts.values()}
+    if missing := [source for source, path in sources.items() if not path.exists()]:
+        raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
+    return view, directories.overwritten(ids)
 
 
 def ref_of(claim: JSON) -> ClaimRef:

@@ -13,8 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from dra_sdk.errors import SettingsError
 from dra_sdk.hardware import CpuSet, Host, format_cpuset
 
 Numbering = Literal["far", "near"]
@@ -22,6 +23,7 @@ Numbering = Literal["far", "near"]
 `near` numbers the threads of each core consecutively (hybrid x86, POWER, many virtual machines)."""
 
 _GIB = 1 << 30
+_CPUS: Final = "sys/devices/system/cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,9 @@ class FakeMachine:
         return replace(self, cpus=tuple(map(change, self.cpus)))
 
     def write(self, root: Path) -> Host:
-        """Write the machine under `root`, which is empty or does not exist; the Host that reads it."""
+        """Write the machine under `root`, which has none yet; the Host that reads it. SettingsError if it has one."""
+        if (root / _CPUS).exists():
+            raise SettingsError(f"{root} has a machine already: describe it whole at once, or make another node")
         writer = _TreeWriter(root)
         _write_cpus(self, writer)
         _write_memory(self, writer)
@@ -204,7 +208,7 @@ def _ids(cpus: Iterable[FakeCpu]) -> str:
 
 
 def _write_cpus(machine: FakeMachine, writer: _TreeWriter) -> None:
-    base = "sys/devices/system/cpu"
+    base = _CPUS
     online = [cpu for cpu in machine.cpus if cpu.online]
     writer.text(f"{base}/present", _ids(machine.cpus))
     writer.text(f"{base}/possible", _ids(machine.cpus))

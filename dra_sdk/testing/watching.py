@@ -27,6 +27,7 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed, HealthThread
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.runtime.discovery import Discovery
 
 LIMIT: Final = 30.0
@@ -94,11 +95,13 @@ class Watching(_RunningHook):
         self._discovered = discovered
         self._pools: Sequence[ResourcePool] | None = None
         self._known: Sequence[ResourcePool] | None = None
+        self._running = False
         self._thread = self._discovery = _CountingDiscovery(driver, node, self._publish, watch_ended=self._ended)
 
     def __enter__(self) -> Self:
         """Start `dra_watch`, and wait for the first discovery."""
         super().__enter__()
+        self._running = True
         try:
             text = f"{self._name} has not discovered its devices within {LIMIT:g} s"
             self._wait(lambda: self._pools is not None, LIMIT, lambda: text, raises=False)
@@ -108,10 +111,23 @@ class Watching(_RunningHook):
         self._known = self._pools
         return self
 
+    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._running = False
+        super().__exit__(kind, error, traceback)
+
     @property
     def reports(self) -> int:
         """How often `dra_watch` has called `changed()`, the call with which it begins included."""
         return self._discovery.reports
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the `with` block has begun and not ended."""
+        return self._running
+
+    def discover_again(self) -> None:
+        """Discover again soon, as when a hook asks for it (`Node.discover_again`)."""
+        self._discovery.request()
 
     def wait_changed(self, seconds: float = LIMIT) -> Sequence[ResourcePool]:
         """Wait until the driver reports a change and discovers other devices than at the last call; its pools.
@@ -149,11 +165,14 @@ class _CountingDiscovery(Discovery):
 
 
 class WatchingHealth(_RunningHook):
-    """`dra_device_health` while it runs. `DriverHarness.watching_health` makes it."""
+    """`dra_device_health` while it runs. `DriverHarness.watching_health` makes it.
 
-    def __init__(self, driver: Driver, node: Node) -> None:
+    A report about a device that is not among `published` has no effect on a node; it is an error of the next wait.
+    """
+
+    def __init__(self, driver: Driver, node: Node, published: KnownDevices) -> None:
         super().__init__(driver, "dra_device_health")
-        self._feed = _CountingFeed(driver.info.name, node.name, self._happened)
+        self._feed = _CountingFeed(driver.info.name, node.name, published, self._happened, self._ended)
         self._thread = HealthThread(driver, node, self._feed, self._ended)
 
     @property
@@ -187,9 +206,16 @@ class WatchingHealth(_RunningHook):
 class _CountingFeed(HealthFeed):
     """The node's feed, which counts reports and wakes those who wait for them."""
 
-    def __init__(self, driver: str, pool: str, happened: Condition) -> None:
-        super().__init__(driver, pool)
-        self._happened = happened
+    def __init__(
+        self,
+        driver: str,
+        pool: str,
+        published: KnownDevices,
+        happened: Condition,
+        failed: Callable[[HookError], None],
+    ) -> None:
+        super().__init__(driver, pool, published)
+        self._happened, self._failed = happened, failed
         self.reports = 0
 
     def report(self, devices: Any) -> None:
@@ -198,3 +224,6 @@ class _CountingFeed(HealthFeed):
         with self._happened:
             self.reports += 1
             self._happened.notify_all()
+
+    def _unpublished(self, problem: str) -> None:
+        self._failed(HookError(f"{problem}; on a node its health has no effect"))

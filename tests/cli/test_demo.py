@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,35 @@ def test_bad_input_is_status_2(run: Run, tmp_path: Path) -> None:
     assert "--host-root /absent is not a directory" in run("demo", "cpu", "--host-root", "/absent").err
     empty = run("demo", "tests.cli.cards:Cards", "--host-root", tmp_path)
     assert (empty.status, "cannot read the boot id" in empty.err) == (2, True)
+
+
+def test_a_claim_of_the_users_own_is_prepared_with_its_classes(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text(
+        """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: red-lamps}
+spec: {selectors: [{cel: {expression: 'device.attributes["lamps.example.com"].colour == "red"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: mine}
+spec: {spec: {devices: {requests: [{name: mine, exactly: {deviceClassName: red-lamps, count: 2}}]}}}
+"""
+    )
+    out = run("demo", f"{LAMPS}:Labelled", "--claim", file).out
+    assert "deviceClassName: red-lamps" in out
+    assert "device: lamp-1" in out
+
+
+def test_a_hook_that_fails_is_one_sentence_without_frames_of_the_sdk(run: Run) -> None:
+    done = run("demo", f"{LAMPS}:Failing")
+    assert done.status == 1
+    assert "ValueError: the bulb is loose" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_command_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "dra_sdk.cli", "drivers"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

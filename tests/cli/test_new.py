@@ -142,7 +142,7 @@ def test_a_server_takes_the_manifests_and_the_chart_installs_the_driver(bake: Ba
     (container,) = spec["containers"]
     assert container["args"] == ["run", "dra-driver-fpga"]
     assert container["image"] == "registry.example.com/dra-driver-fpga:0.1.0"
-    assert container["securityContext"].get("privileged", False) is (kind != "bare")
+    assert container["securityContext"].get("privileged", False) is (kind not in {"bare", "accelerator"})
 
 
 def test_names_follow_from_the_name_and_the_domain(bake: Bake, run: Run) -> None:

@@ -14,6 +14,7 @@ from dra_sdk.hardware.host import (
     read_cpuset,
     read_hex,
     read_int,
+    read_key_values,
     read_optional,
     read_text,
 )
@@ -122,3 +123,11 @@ def test_a_device_without_a_device_node_is_named(tmp_path, content):
     (tmp_path / "uevent").write_text(content)
     with pytest.raises(HardwareError, match=f"{tmp_path}/uevent: no DEVNAME: the device has no device node"):
         device_file(tmp_path)
+
+
+def test_key_values_are_read_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "uevent"
+    file.write_text('DRIVER=accel\nPCI_ID=1234:5678\nno value\n=odd\nNAME="a=b"\nDRIVER=vfio-pci\n')
+    assert read_key_values(file) == {"DRIVER": "vfio-pci", "PCI_ID": "1234:5678", "NAME": '"a=b"'}
+    with pytest.raises(HardwareError, match="cannot be read"):
+        read_key_values(tmp_path / "none")

@@ -15,6 +15,7 @@ from dra_sdk.hardware import (
     parse_pci_address,
     pci,
     pci_address_of_node,
+    pci_device_name,
     read_pci_device,
     read_pci_devices,
     read_pci_roots,
@@ -232,3 +233,16 @@ def test_a_device_node_leads_to_its_function(tmp_path):
     assert [pci_address_of_node(host, path) for path in paths] == [GPU.address, PF.address, GPU.address]
     for path in ("/dev/ttyS0", "/dev/null", "/dev/lp0", "/dev/vfio/20", "/dev/vfio/vfio", "/dev/vfio/99", "/dev/*"):
         assert pci_address_of_node(host, path) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix", "name"),
+    [("0000:3b:00.0", "pci", "pci-0000-3b-00-0"), ("3B:00.1", "vf", "vf-0000-3b-00-1")],
+)
+def test_a_function_has_a_name_that_stays_with_it(address: str, prefix: str, name: str) -> None:
+    assert pci_device_name(address, prefix) == name
+
+
+def test_what_is_no_address_has_no_name() -> None:
+    with pytest.raises(ValueError, match="'eth0' is not a PCI address"):
+        pci_device_name("eth0")

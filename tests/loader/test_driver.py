@@ -631,7 +631,7 @@ class Pinning(Lamp):
 def test_every_hook_about_containers_is_a_method() -> None:
     plugin = Pinning(ContainerAdjustment(env={"A": "b"}), {"c": ContainerResources(cpus=frozenset({1}))})
     driver = Driver.of(plugin)
-    assert driver.has_container_hooks
+    assert driver.is_nri_plugin
     driver.run_pod_sandbox(POD, Node("n"))
     assert driver.create_container(CONTAINER, [HELD], Node("n")) is plugin.adjustment
     assert driver.synchronize([CONTAINER], [HELD], Node("n")) == plugin.wanted
@@ -656,7 +656,7 @@ def test_dra_synchronize_may_refuse_containers() -> None:
 @pytest.mark.parametrize("plugin", [Lamp(), Pinning()])
 def test_without_a_hook_or_an_answer_nothing_changes(plugin: Lamp) -> None:
     driver = Driver.of(plugin)
-    assert driver.has_container_hooks is isinstance(plugin, Pinning)
+    assert driver.is_nri_plugin is isinstance(plugin, Pinning)
     assert driver.create_container(CONTAINER, [], Node("n")) == ContainerAdjustment()
     assert driver.synchronize([CONTAINER], [], Node("n")) == {}
 
@@ -707,3 +707,48 @@ def test_adjustments_that_no_runtime_takes(answer: Any, problem: str) -> None:
 def test_wishes_for_containers_that_are_none(answer: Any, problem: str) -> None:
     with pytest.raises(HookError, match=problem):
         Driver.of(Pinning(wanted=answer)).synchronize([CONTAINER], [], Node("n"))
+
+
+class Forgetful:
+    """Notes what it changes, and never undoes it."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo("forgetful.example.com")
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return []
+
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            claim.journal({"before": "off"})
+            yield device.prepared()
+
+
+class Nested(Forgetful):
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        def each(device: Any) -> PreparedDevice:
+            claim.journal({"before": "off"})
+            return device.prepared()  # type: ignore[no-any-return]
+
+        yield from map(each, claim.devices)
+
+
+class Undoing(Forgetful):
+    def dra_unprepare(self, claim: HeldClaim) -> None: ...
+
+
+class Untouched(Forgetful):
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        self.journal = [claim.devices]
+        yield from (device.prepared() for device in self.journal[0])
+
+
+@pytest.mark.parametrize("kind", [Forgetful, Nested])
+def test_a_journal_that_nothing_would_undo_is_refused_when_the_driver_is_loaded(kind: type) -> None:
+    with pytest.raises(DriverLoadError, match=r"dra_prepare calls claim\.journal, but there is no dra_unprepare"):
+        Driver.of(kind())
+
+
+@pytest.mark.parametrize("kind", [Undoing, Untouched])
+def test_a_driver_that_undoes_or_notes_nothing_is_loaded(kind: type) -> None:
+    assert not Driver.of(kind()).is_nri_plugin

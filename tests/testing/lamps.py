@@ -168,6 +168,13 @@ class Labelled(LampDriver):
             yield Device(f"lamp-{number}", attributes={"colour": "red"})
 
 
+class Failing(Labelled):
+    """Mistake: its prepare raises."""
+
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        raise ValueError("the bulb is loose")
+
+
 class Bare(Labelled):
     """Lamps without attributes."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dra_sdk import NodeSelection
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.testing import NotAllocatedError, claim, request
 from tests.lamps import NAME, LampConfig
-from tests.testing.lamps import Dimmable, Hot, Reporting, Uneven
+from tests.testing.lamps import Dimmable, Hot, Reporting, SwitchedLamps, Uneven
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -75,6 +78,22 @@ def test_slices_that_a_release_refuses_with_its_default_gates(dra_driver):
         driver.assert_publishable("1.36", "1.37")
     problems = [line.split(": requestPolicy")[0] for line in str(caught.value).splitlines()]
     assert problems == [f"Kubernetes {release}: device lamp-0: capacity light" for release in ("1.36", "1.37")]
+
+
+def test_a_refused_slice_says_which_feature_gate_is_off(lamps, dra_driver):
+    class Spread(SwitchedLamps):
+        """Each lamp has nodes of its own, which 1.34 knows only with a feature gate."""
+
+        def dra_discover(self, node):
+            for device in super().dra_discover(node):
+                yield replace(device, node=NodeSelection(all_nodes=True))
+
+    with pytest.raises(AssertionError) as caught:
+        dra_driver(Spread).assert_publishable("1.34")
+    (problem,) = {line for line in str(caught.value).splitlines() if "must have one of" in line}
+    assert problem.endswith(
+        "; it drops spec.perDeviceNodeSelection, because feature gate DRAPartitionableDevices is off"
+    )
 
 
 def test_the_device_status_is_written_to_the_claim(lamps, dra_driver):

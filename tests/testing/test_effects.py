@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +173,31 @@ def test_it_works_on_any_directory(tmp_path):
     effects = FakeEffects(tmp_path)
     effects.write(tmp_path / "file", "x")
     assert effects.calls == ["write file"]
+
+
+def test_a_file_keeps_its_final_newline_whatever_is_written(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    lines, plain = node.file("/sys/lines", "1\n"), node.file("/sys/plain", "1")
+    for file in (lines, plain):
+        for text in ("2", "3\n"):
+            node.effects.write(file, text)
+    assert (lines.read_bytes(), plain.read_bytes()) == (b"3\n", b"3")
+
+
+def test_the_kernels_reaction_to_a_write_is_a_function_of_the_test(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    mode, count = node.file("/sys/devices/a/mode", "off\n"), node.file("/sys/devices/a/count", "0\n")
+
+    def react(path: Path, text: str) -> None:
+        if text == "odd":
+            raise OSError(22, "Invalid argument")
+        path.write_text(f"{text}\n")
+        count.write_text("7\n")
+
+    node.effects.on_write("/sys/devices/*/mode", react)
+    node.effects.write(mode, "on")
+    assert (mode.read_text(), count.read_text()) == ("on\n", "7\n")
+    with pytest.raises(WriteError, match=r"cannot write 'odd' to .*/mode: Invalid argument"):
+        node.effects.write(mode, "odd")
+    node.effects.write(count, "0")
+    assert count.read_text() == "0\n"

@@ -11,7 +11,7 @@ import pytest
 
 from dra_sdk import Device, DriverSettings
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, NotFoundError
-from dra_sdk.testing import DriverHarness, FakeNode, claim
+from dra_sdk.testing import DriverHarness, FakeNode, claim, harness
 from tests.lamps import NAME, LampConfig
 from tests.testing.lamps import SwitchedLamps
 
@@ -177,3 +177,20 @@ def test_a_deleted_claim_cannot_be_prepared_again(driver):
     driver.unprepare(prepared)
     with pytest.raises(NotFoundError, match=prepared.ref.name):
         driver.prepare(prepared)
+
+
+def test_a_prepare_that_takes_longer_than_the_kubelet_waits_is_an_error(lamps, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(harness, "monotonic", lambda: now[0])
+    left: list[float] = []
+
+    class Slow(SwitchedLamps):
+        def dra_prepare(self, claim):
+            left.append(claim.deadline.remaining())
+            now[0] += 60.0
+            yield from super().dra_prepare(claim)
+
+    driver = DriverHarness(Slow, lamps)
+    with pytest.raises(AssertionError, match=r"dra_prepare of driver .* took 60\.0 s: the kubelet gives up after 45 s"):
+        driver.prepare(claim())
+    assert left == [45.0]

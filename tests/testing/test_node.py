@@ -94,6 +94,15 @@ def test_a_file_that_is_written_through_a_link_stays_a_link(node):
     assert node.path("/sys/there").read_text() == "1"
 
 
+def test_an_absolute_link_of_sysfs_stays_on_the_node(node):
+    node.file("/sys/devices/a/vendor", "0x10de")
+    node.link("/sys/bus/pci/devices/a", "/sys/devices/a")
+    node.link("/sys/class/accel/a", "/sys/bus/pci/devices/a")
+    assert node.path("/sys/bus/pci/devices/a").readlink().as_posix() == "../../../devices/a"
+    assert node.path("/sys/class/accel/a/vendor").read_text() == "0x10de"
+    assert node.link("/dev/disk/here", "/dev/sda").readlink().as_posix() == "/dev/sda"
+
+
 def test_links_and_directories_can_be_removed(node):
     node.file("/sys/devices/a/vendor", "0x10de")
     node.link("/sys/bus/pci/devices/a", "../../../devices/a")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.errors import SettingsError
 from dra_sdk.testing.sysfs import FakePci, hybrid_machine, regular_machine
 
 CPU = Path("sys/devices/system/cpu")
@@ -85,3 +86,9 @@ def test_the_same_machine_writes_the_same_files(tmp_path):
     )
     assert first == second
     assert len(first) > 100
+
+
+def test_a_second_machine_on_a_node_is_a_sentence(tmp_path):
+    regular_machine().write(tmp_path)
+    with pytest.raises(SettingsError, match="has a machine already: describe it whole at once, or make another node"):
+        regular_machine(sockets=2).write(tmp_path)

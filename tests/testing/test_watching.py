@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -223,3 +224,19 @@ def test_what_the_health_hook_raises_is_raised_and_it_starts_again(dra_driver):
 def test_a_health_hook_that_ends_is_an_error(dra_driver):
     with pytest.raises(HookError, match=r"dra_device_health of driver lamps.example.com ended before stop was set"):
         dra_driver(Short).health()
+
+
+class Elsewhere(Healthy):
+    """Reports its lamps in a pool that does not exist."""
+
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        for report in super().dra_device_health(node, stop):
+            yield [replace(health, pool="attic") for health in report]
+
+
+def test_health_that_a_node_would_drop_is_an_error_that_names_the_right_pool(lamps, dra_driver):
+    driver = dra_driver(Elsewhere)
+    with pytest.raises(
+        HookError, match=f"device attic/lamp-0 is not published, but device lamp-0 of pool {lamps.name} is"
+    ):
+        driver.health()

@@ -24,6 +24,7 @@ from typing import Any, Final
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
+from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.health.reports import Key, read_report
 from dra_sdk.node.threads import Ended, RestartingThread
 
@@ -67,12 +68,22 @@ class HealthFeed:
     """What a driver reports of its devices.
 
     driver: the driver's name, for errors.
-    pool: the pool of devices that name none.
+    pool: the pool of devices that name none, and that no other pool has.
+    published: the devices that there are, as discovery adds them: a report about another one is logged once.
     clock: the monotonic clock, in seconds.
     """
 
-    def __init__(self, driver: str, pool: str, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        driver: str,
+        pool: str,
+        published: KnownDevices | None = None,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._driver, self._pool, self._clock = driver, pool, clock
+        self.published = published or KnownDevices()
+        self._logged: set[Key] = set()
         self._reporting = RLock()  # keeps listeners in the order of the reports
         self._changed = Condition()
         self._entries: dict[Key, _LatestHealth] = {}
@@ -82,8 +93,12 @@ class HealthFeed:
 
     def report(self, devices: Any) -> None:
         """Store one report of `dra_device_health`. HookError if it is invalid; then nothing is stored."""
-        reported = read_report(self._driver, self._pool, devices)
+        reported = read_report(self._driver, self._pool, devices, self.published)
         with self._reporting:
+            for key in sorted(reported.keys() - self._logged):
+                if problem := self.published.problem(*key):
+                    self._logged.add(key)
+                    self._unpublished(f"dra_device_health of driver {self._driver}: {problem}")
             changes = self._merge(reported)
             for listener in tuple(self._listeners) if changes else ():
                 try:
@@ -124,6 +139,10 @@ class HealthFeed:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def _unpublished(self, problem: str) -> None:
+        """Take the sentence about a device whose health has no effect, when it is reported first."""
+        log.warning("%s; its health has no effect", problem)
 
     def _batches(self, group: str, mine: set[Key], alive: Callable[[], bool]) -> Iterator[list[DeviceHealth]]:
         def ended() -> bool:

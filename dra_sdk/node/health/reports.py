@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import HookError
 from dra_sdk.model.status import DeviceHealth, HealthStatus
+from dra_sdk.node.health.published import KnownDevices
 
 Key = tuple[str, str]
 """A device: pool and name."""
@@ -21,9 +22,10 @@ _CUT: Final = "..."
 _SEVERITY: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNKNOWN: 1, HealthStatus.UNHEALTHY: 2}
 
 
-def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
-    """Return the devices of one report by pool and name; `pool` is that of devices that name none.
+def read_report(driver: str, pool: str, report: Any, published: KnownDevices | None = None) -> dict[Key, DeviceHealth]:
+    """Return the devices of one report by pool and name.
 
+    A device that names no pool belongs to the only pool of `published` that has its name, else to `pool`, the node's.
     If a device is in it twice, the worst state counts. Messages are cut to the length that the kubelet keeps. Raises
     HookError with the driver, the device and the field if the report is invalid; then nothing of it is used.
     """
@@ -34,7 +36,9 @@ def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
     for device in report:
         if not isinstance(device, DeviceHealth):
             raise HookError(f"{where} yielded {device!r} in a list, want DeviceHealth")
-        health = replace(device, pool=pool) if device.pool is None else device
+        health = device
+        if device.pool is None:
+            health = replace(device, pool=published.pool_of(device.device, pool) if published else pool)
         if problem := next(_problems(driver, health), None):
             raise HookError(f"{where}: device {health.pool}/{health.device}: {problem}")
         key = (str(health.pool), health.device)

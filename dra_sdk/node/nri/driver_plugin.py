@@ -23,6 +23,7 @@ from dra_sdk.model.container import Container, ContainerAdjustment, ContainerRes
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.container_updates import ContainerUpdates
 from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable
+from dra_sdk.node.nri.env_lists import joined_variables
 from dra_sdk.node.nri.events import Event, EventCall
 from dra_sdk.node.nri.messages import adjustment_of, resources_of, updates_of
 from dra_sdk.node.nri.plugin import ConnectOptions, NriPlugin
@@ -166,7 +167,7 @@ class DriverPlugin:
             snapshot = self._snapshot(name)
             container = self._table.check(name, snapshot)
             self._sandboxes.require(container.pod)
-            adjustment = self._adjustment(container, snapshot.held)
+            adjustment, joined = self._adjustment(container, snapshot.held), joined_variables(container)
             wanted = self.updates.wanted(snapshot.changed(name, adjustment.resources), created=name)
         except BaseException as error:
             if isinstance(error, StartRefusedError) or self._table.names_claim(request.container):
@@ -177,7 +178,8 @@ class DriverPlugin:
         updates = self._table.differences(wanted)
         own = own.changed(adjustment.resources)
         lacking = container.resources.different(own)
-        answer = pb.CreateContainerResponse(update=updates_of(updates), adjust=adjustment_of(adjustment, lacking))
+        adjust = adjustment_of(adjustment, lacking, joined)
+        answer = pb.CreateContainerResponse(update=updates_of(updates), adjust=adjust)
         return EventResponse(answer, partial(self.updates.answered, {**updates, name: own}, others))
 
     def _snapshot(self, container: str) -> ContainerSnapshot:

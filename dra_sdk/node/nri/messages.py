@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
@@ -56,9 +57,20 @@ def updates_of(updates: Mapping[str, ContainerResources], *, required: str = "")
     return messages
 
 
-def adjustment_of(adjustment: ContainerAdjustment, resources: ContainerResources | None) -> pb.ContainerAdjustment:
-    """Return the adjustment of a container that is being created, with these resources."""
+def adjustment_of(
+    adjustment: ContainerAdjustment,
+    resources: ContainerResources | None,
+    joined: Mapping[str, str] = MappingProxyType({}),
+) -> pb.ContainerAdjustment:
+    """Return the adjustment of a container that is being created, with these resources and joined variables.
+
+    A runtime refuses a variable that two plugins set, unless the second one removes it first, as for joined ones: their
+    value has what the first has put into it. What the adjustment itself sets comes before them.
+    """
     message = pb.ContainerAdjustment(annotations=adjustment.annotations)
+    for name in joined.keys() - adjustment.env.keys():
+        message.env.add(key=f"-{name}")
+        message.env.add(key=name, value=joined[name])
     for name, value in adjustment.env.items():
         message.env.add(key=name, value=value)
     if resources is not None:

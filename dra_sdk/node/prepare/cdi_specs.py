@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -62,8 +63,9 @@ def build_spec(
     for name, device in zip(names, devices, strict=True):
         if not name:
             continue
-        same = edits.setdefault(name, device.edits)
-        if same is not device.edits and same != device.edits:
+        own = replace(device.edits, env_lists={}) if device.edits.env_lists else device.edits  # `extra` has the lists
+        same = edits.setdefault(name, own)
+        if same is not own and same != own:
             raise HookError(f"dra_prepare yielded two devices with the CDI name {name!r} with different edits")
     try:
         return cdi.claim_spec(kind, edits) if edits else None

@@ -27,6 +27,7 @@ from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.metadata import MetadataFile
+from dra_sdk.node.prepare import env_lists
 from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices, request_device_name
 from dra_sdk.wire.cdi import parse_qualified_name, qualified_name
 
@@ -110,21 +111,27 @@ class Checkpoint:
         make no CDI spec.
         """
         claim, statuses = self.claim, tuple(_statuses(driver, prepared))
+        of_requests = dict(variables or {})
+        if any(map(env_lists.FILLS, prepared)):
+            for request, joined in env_lists.by_request(prepared).items():
+                of_requests[request] = of_requests.get(request, ContainerEdits()) + joined
         of_others = [_cdi_devices_of_others(kind, device) for device in prepared]
         names = name_devices(claim.uid, prepared)
         extra: dict[str, ContainerEdits] = {}
         of_request: dict[str, list[str]] = {}
-        for device_name, edits_by_request in ((metadata_device_name, mounts), (request_device_name, variables)):
+        for device_name, edits_by_request in ((metadata_device_name, mounts), (request_device_name, of_requests)):
             for request, edits in (edits_by_request or {}).items():
                 extra[device_name(claim.uid, request)] = edits
                 of_request.setdefault(request, []).append(device_name(claim.uid, request))
         spec = build_spec(kind, names, prepared, extra)
         devices = []
-        for held, name, others in zip(claim.devices, names, of_others, strict=True):
+        for held, device, name, others in zip(claim.devices, prepared, names, of_others, strict=True):
             own = [name] if name else []
             if of_request:  # the first device of a request has those of the request
                 own += of_request.pop(held.base_request, [])
-            devices.append(replace(held, cdi_ids=(*(qualified_name(kind, cdi_name) for cdi_name in own), *others)))
+            cdi_ids = *(qualified_name(kind, cdi_name) for cdi_name in own), *others
+            lists = env_lists.device_lists(device) if device.edits.env_lists else {}
+            devices.append(replace(held, cdi_ids=cdi_ids, env_lists=lists))
         return replace(
             self,
             claim=replace(claim, devices=tuple(devices), complete=True),

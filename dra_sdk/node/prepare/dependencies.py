@@ -39,7 +39,7 @@ class Dependencies:
     metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
     announce: takes the driver's entries of a claim's `status.devices`; must not block.
     variables: returns, for the containers of each request, the variable by which the driver's NRI plugin finds the
-        claim; None for drivers without hooks about containers.
+        claim; None for drivers that are no NRI plugin.
     """
 
     store: CheckpointStore
@@ -73,7 +73,7 @@ class Dependencies:
             from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
 
             metadata = MetadataDirectory(info.name, data, files)
-        if driver.has_container_hooks:
+        if driver.is_nri_plugin:
             from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
 
             variables = partial(claim_variables, info.name)

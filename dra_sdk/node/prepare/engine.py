@@ -45,7 +45,7 @@ from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.files import claim_lock, safe_id
 from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.prepare import allocation
+from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
 from dra_sdk.node.prepare.dependencies import Dependencies
 
@@ -205,6 +205,9 @@ class Preparer:
             mounts=metadata.mounts(files) if metadata else None,
             variables=variables(claim) if variables else None,
         )
+        fills = not variables and any(map(env_lists.FILLS, prepared))
+        if fills and (split := env_lists.split_variables(state.claim.devices)):
+            log.warning("%s: %s", claim, split)
         if any(device.cdi_name for device in prepared):
             refuse_taken_names(state, kind, self._store.others(claim.uid))
         if metadata:
@@ -255,7 +258,7 @@ class HookRun:
 
     checkpoint: the claim with what the hook has done so far, PrepareStarted.
 
-    `write` writes a checkpoint. Without `undoable` only a journal is written before the hook has ended.
+    `write` writes a checkpoint. Without `undoable` nothing is written before the hook has ended.
     """
 
     def __init__(self, driver: Driver, write: _Write, checkpoint: Checkpoint, *, undoable: bool) -> None:
@@ -289,6 +292,11 @@ class HookRun:
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Record what the hook is about to change, such as an old value that it needs to undo the change."""
         with self._lock:
+            if not self._undoable:
+                raise HookError(
+                    f"dra_prepare of {self._name} calls claim.journal, but the driver has no dra_unprepare: "
+                    "nothing would undo what the journal records"
+                )
             if not self._running:
                 raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
             kept = self._json(entry, "a journal entry")
@@ -298,7 +306,7 @@ class HookRun:
     def save(self) -> None:
         """Write `checkpoint`, unless the file already has it."""
         with self._lock:
-            if (self._undoable or self.checkpoint.claim.journal) and self._written is not self.checkpoint:
+            if self._undoable and self._written is not self.checkpoint:
                 self._write(self.checkpoint)
                 self._written = self.checkpoint
 

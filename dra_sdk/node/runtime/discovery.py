@@ -63,7 +63,7 @@ class Discovery:
 
     def start(self) -> None:
         """Start discovery, and `dra_watch` if the driver has it."""
-        self._request()
+        self.request()
         for thread in self._threads:
             thread.start()
 
@@ -71,7 +71,13 @@ class Discovery:
         """Discover again; `dra_watch` calls it, so it does notice changes."""
         with self._wake:
             self._once_more_at = None
-        self._request()
+        self.request()
+
+    def request(self) -> None:
+        """Discover again soon; never waits. Any hook may ask for it (`Node.discover_again`)."""
+        with self._wake:
+            self._requested = True
+            self._wake.notify_all()
 
     def publish_again(self) -> None:
         """Pass the pools through the stages again, because one of these has changed."""
@@ -83,7 +89,7 @@ class Discovery:
         """End the threads, each within `timeout` seconds; False if one still runs."""
         for thread in self._threads:
             thread.request_stop()
-        self._request()
+        self.request()
         ended = [thread.stop(timeout) for thread in self._threads]
         return all(ended)
 
@@ -101,14 +107,9 @@ class Discovery:
             try:
                 self._once()
             except Exception:
-                self._request()
+                self.request()
                 raise
             self._threads[0].progressed()
-
-    def _request(self) -> None:
-        with self._wake:
-            self._requested = True
-            self._wake.notify_all()
 
     def _wait_for_request(self) -> None:
         with self._wake:

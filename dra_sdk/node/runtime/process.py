@@ -93,7 +93,7 @@ class DriverProcess:
         name, shared = driver.info.name, bool(settings.pod_uid)
         self.metrics = Metrics(name)
         self.driver, self.settings = driver.measured(self.metrics.hook), settings
-        self.node = Node(settings.node_name, settings.host_root)
+        self.node = Node(settings.node_name, settings.host_root, discover_again=self._discover_again)
         self.data = settings.plugin_data(name)
         private_directory(self.data, DATA_MODE)
         for place in (settings.registry, self.data.parent):
@@ -117,6 +117,9 @@ class DriverProcess:
         self._sockets = Sockets(self.paths, settings.serve, self._services(), self.registration)
         self._add_gauges()
         self._started = ExitStack()
+
+    def _discover_again(self) -> None:
+        self.publisher.discovery.request()
 
     def start(self) -> None:
         """Start everything. If a step fails, everything that was started is stopped again."""
@@ -181,6 +184,8 @@ class DriverProcess:
             http.start()
             stack.callback(http.stop)
         log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
+        if self.settings.serve != "service" and not self.registration.registered.is_set():
+            log.info("waiting for the kubelet, which finds the driver by %s", self.paths.registration)
 
     def _withdraw(self) -> None:
         """Close the registration when no call is in flight: the kubelet, which loses it, ends those that are.
@@ -244,7 +249,7 @@ class DriverProcess:
         )
 
     def _make_container_hooks(self) -> ContainerHooks | None:
-        if not self.driver.has_container_hooks or self.settings.serve == "registration":
+        if not self.driver.is_nri_plugin or self.settings.serve == "registration":
             return None
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
 

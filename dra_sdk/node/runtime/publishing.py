@@ -145,6 +145,7 @@ class Publisher:
             self.discovery.publish_again()
 
     def _publish(self, pools: Pools) -> None:
+        self.health.feed.published.add(pools)
         self.slices.publish(pools)
         for listener in self._listeners:
             listener()

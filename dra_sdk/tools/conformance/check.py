@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from dra_sdk.errors import DraError
@@ -44,6 +45,7 @@ class Need(StrEnum):
     RESTART = "stops and starts the driver, so it needs --command or --driver"
     TWO_INSTANCES = "needs two instances at once: --driver, or a --command with {pod_uid}"
     DISRUPTION = "disturbs the node, so it needs a driver of its own (--command or --driver) or --disruptive"
+    HOST_TREE = "compares the host's files, so it needs --host-root with a tree of files, which nothing else changes"
     EMBEDDED_SERVER = "reads the API server's request log, so it needs the embedded server (no --kubeconfig)"
 
     def met(self, run: Run) -> bool:
@@ -53,6 +55,7 @@ class Need(StrEnum):
             Need.RESTART: launcher is not None,
             Need.TWO_INSTANCES: launcher is not None and launcher.concurrent,
             Need.DISRUPTION: launcher is not None or run.disruptive,
+            Need.HOST_TREE: run.environment.host_root != Path("/"),
             Need.EMBEDDED_SERVER: run.environment.requests is not None,
         }[self]
 

@@ -57,7 +57,16 @@ class ClaimTemplate:
 
 
 def read_claim_template(path: Path) -> ClaimTemplate:
-    """Read a file; SettingsError if it has no claim, InvalidObjectError if one of its objects is not valid."""
+    """Read a file; errors are those of `read_claim`."""
+    claim, classes = read_claim(path)
+    return _claim_template(claim, {obj["metadata"]["name"]: obj.get("spec") or {} for obj in classes})
+
+
+def read_claim(path: Path) -> tuple[JSON, list[JSON]]:
+    """Return the spec of the first ResourceClaim (or template) in a file, and its DeviceClasses.
+
+    SettingsError if it has no claim, InvalidObjectError if one of its objects is not valid.
+    """
     try:
         content = read_limited(path, 16 * MIB)
     except OSError as error:
@@ -68,8 +77,7 @@ def read_claim_template(path: Path) -> ClaimTemplate:
     claims = [_claim_spec(obj) for obj in objects if obj["kind"] in {"ResourceClaim", "ResourceClaimTemplate"}]
     if not claims:
         raise SettingsError(f"{path} has no ResourceClaim")
-    classes = {obj["metadata"]["name"]: obj.get("spec") or {} for obj in objects if obj["kind"] == "DeviceClass"}
-    return _claim_template(claims[0], classes)
+    return claims[0], [obj for obj in objects if obj["kind"] == "DeviceClass"]
 
 
 def _claim_template(claim: JSON, classes: dict[str, JSON]) -> ClaimTemplate:

@@ -26,7 +26,8 @@ def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:
     """
     subject, wrong_types, listed = f"CDI spec {kind}", list[str](), list[JSON]()
     for name, edits in devices.items():
-        problems: list[str] = []
+        if problems := list(_class_problems(edits)):
+            raise InvalidObjectError(subject, [f"device {name}: {problem}" for problem in problems])
         listed.append({"name": name, "containerEdits": schema.EDITS.read(edits_to_json(edits), problems)})
         wrong_types += [f"device {name}: {problem.lstrip('.')}" for problem in problems]
     if wrong_types:
@@ -38,6 +39,19 @@ def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:
     if problems:
         raise InvalidObjectError(subject, problems)
     return spec
+
+
+def _class_problems(edits: Any) -> Iterator[str]:
+    """Yield a problem for each part of edits that is of no class that the functions below read."""
+    if not isinstance(edits.env, Mapping):
+        yield f"env: must be a mapping of names to texts, is {edits.env!r:.80}"
+    else:
+        for name, text in edits.env.items():
+            if not isinstance(text, str):
+                yield f"env: the value of {name} must be text, is {text!r}"
+    for index, hook in enumerate(edits.hooks):
+        if not isinstance(hook, OciHook):
+            yield f"hooks[{index}]: must be an OciHook, is {hook!r:.80}"
 
 
 def is_empty(edits: ContainerEdits) -> bool:

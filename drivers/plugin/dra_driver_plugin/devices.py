@@ -93,7 +93,7 @@ def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
     return sorted(devices.values(), key=lambda device: (natural_order(device.id), device.id))
 
 
-def _pci(device: PluginDevice, host: Host, address: str) -> dict[str, str | int]:
+def _pci(device: PluginDevice, host: Host, address: str) -> dict[str, AttributeValue]:
     """Return the standard attributes of the PCI function whose address is in the id or given, if the node has it."""
     match = _ADDRESS.search(device.id)
     try:

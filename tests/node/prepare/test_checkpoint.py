@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dra_sdk import AllocatedDevice, Condition, ContainerEdits, DeviceStatus, HeldClaim, HeldDevice, Quantity
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef
+from dra_sdk.model.edits import EnvList
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, ClaimPhase, decode, encode, json_copy, salvage
 
@@ -375,3 +376,12 @@ def test_a_damaged_header_is_not_believed() -> None:
 @given(st.binary(max_size=60))
 def test_random_bytes_tell_nothing(content: bytes) -> None:
     assert salvage(content) is None
+
+
+def test_what_devices_add_to_joined_variables_comes_back() -> None:
+    lists = {"CARDS": EnvList(["0", "1"]), "PATHS": EnvList(["/opt/a"], ":")}
+    device = HeldDevice("r", "p", "d", env_lists=lists)
+    state = replace(STATE, claim=replace(STATE.claim, devices=(device,)))
+    content = encode(state)
+    assert b'"env_lists":{"CARDS":{"values":["0","1"],"separator":","},"PATHS":' in content
+    assert decode(content, "f").claim.devices == (device,)

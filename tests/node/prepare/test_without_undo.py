@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Node, PreparedDevice
-from dra_sdk.errors import ClaimError, StateError
+from dra_sdk.errors import ClaimError, HookError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
@@ -85,3 +85,21 @@ def test_a_disk_that_fails_at_any_step_leaves_nothing(tmp_path: Path, bad: int) 
     assert len(again.prepare(ref)) == 2
     again.unprepare(ref)
     assert not list(world.cdi.iterdir())
+
+
+def test_a_journal_that_nothing_would_undo_is_an_error_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(_self: PlainDriver, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        note(claim)
+        yield from (device.prepared() for device in claim.devices)
+
+    def note(asked: Claim[None]) -> None:
+        asked.journal({"before": "off"})
+
+    monkeypatch.setattr(PlainDriver, "dra_prepare", prepare)
+    world = World(tmp_path)
+    held = preparer(world, Disk())
+    with pytest.raises(HookError, match=r"calls claim\.journal, but the driver has no dra_unprepare"):
+        held.prepare(world.claim("u-1", "lamp-0"))
+    assert held.held() == []

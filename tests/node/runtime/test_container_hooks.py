@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from dra_sdk import HeldClaim, Node
+from dra_sdk import Claim, ContainerEdits, DriverInfo, HeldClaim, Node, PreparedDevice
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.container_hooks import nri_socket
 from dra_sdk.node.runtime.process import DriverProcess
@@ -20,6 +21,7 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.embedded import settings_for
+from tests.lamps import NAME as LAMPS
 from tests.lamps import LampDriver
 from tests.testing.cores import ALL, NAME, CoreDriver
 
@@ -174,3 +176,32 @@ def test_the_socket_is_that_of_the_host_also_behind_an_absolute_link(tmp_path: P
     (tmp_path / "var/run").symlink_to("/run")
     assert nri_socket(Settings(node_name="n", host_root=tmp_path)) == tmp_path / "run/nri/nri.sock"
     assert nri_socket(Settings(node_name="n", host_root=tmp_path, nri_socket=Path("/x"))) == Path("/x")
+
+
+class ListedLamps(LampDriver):
+    """A driver without hooks about containers that is a plugin all the same."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return replace(super().dra_driver_info(), nri=True)
+
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            yield device.prepared(ContainerEdits(env_lists={"LAMPS": [device.name]}))
+
+
+def test_variables_of_several_requests_are_joined_without_any_hook(
+    cluster: EmbeddedCluster, runtime: NriRuntime
+) -> None:
+    with DriverProcess(Driver.of(ListedLamps()), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(LAMPS)
+        cluster.wait_slices(LAMPS)
+        assert runtime.wait_plugins(1, LONG)
+        cluster.create_class("lamps")
+        cluster.create_claim("both", {"a": "lamps", "b": "lamps"})
+        cluster.create_pod("pod", ["both"])
+        cluster.schedule()
+        env = cluster.container_spec(cluster.run_pod("pod"))["process"]["env"]
+        assert "LAMPS=lamp-1" in env  # by CDI alone the last request wins
+        runtime.run_pod(pb.PodSandbox(id="s", name="pod", uid="u", namespace="default"))
+        container = pb.Container(id="c", pod_sandbox_id="s", name="main", env=env)
+        assert "LAMPS=lamp-0,lamp-1" in runtime.create_container(container).env

@@ -63,6 +63,39 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
     assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
 
 
+def test_a_hook_that_has_changed_the_devices_lets_them_be_discovered_again(cluster: EmbeddedCluster) -> None:
+    class Growing(LampDriver):
+        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+            self.count = 9
+            claim.node.discover_again()
+            yield from super().dra_prepare(claim)
+
+        def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+            self.count = 8
+            node.discover_again()
+
+    def lamps() -> int:
+        return sum(len(raw_slice["spec"]["devices"]) for raw_slice in cluster.api.list("resourceslices"))
+
+    give(cluster, "one", "lamp-0")
+    with DriverProcess(Driver.of(Growing()), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.wait_slices(NAME)
+        assert lamps() == 8
+        cluster.run_pod("a", ["one"])
+        wait(lambda: lamps() == 9)
+        cluster.stop_pod("a")
+        wait(lambda: lamps() == 8)
+
+
+def test_a_driver_that_waits_for_the_kubelet_says_so(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.kubelet.stop()
+    with caplog.at_level("INFO"), DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        assert f"waiting for the kubelet, which finds the driver by {process.paths.registration}" in caplog.text
+
+
 def test_slices_that_a_kubelet_deletes_come_back_with_the_registration(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,7 +61,7 @@ def open_run(cluster: EmbeddedCluster) -> Iterator[OpenRun]:
         namespace = f"conformance-{number}"
         api.create_namespace(namespace)
         environment = _environment(cluster, api, namespace, cluster.root / str(number))
-        if "nri" in faults:
+        if options.pop("host_tree", True):
             environment = replace(environment, host_root=_host(cluster.root / str(number) / "host"))
         launcher = options.pop("launcher", MutantLauncher(f"m{number}.example.com", faults))
         if not options.pop("request_log", True):

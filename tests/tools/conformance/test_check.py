@@ -75,7 +75,7 @@ def test_a_failure_has_the_calls_as_evidence(open_run: OpenRun) -> None:
 
 
 def test_a_check_whose_requirement_is_missing_is_not_run(open_run: OpenRun) -> None:
-    with open_run(launcher=None, request_log=False) as run:
+    with open_run(launcher=None, request_log=False, host_tree=False) as run:
         for requirement in Need:
             result = run_function(run, raising(AssertionError()), requirement)
             assert (result.status, result.reason) == (Status.NOT_RUN, requirement.value)

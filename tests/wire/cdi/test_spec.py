@@ -280,3 +280,17 @@ def test_a_wrong_type_that_is_false_is_refused_like_any_other(wrong, kind):
     edits = ContainerEdits(device_nodes=[DeviceNode("/dev/gpu", uid=wrong)])
     with pytest.raises(InvalidObjectError, match=f"deviceNodes.0..uid: must be a whole number, is {kind}"):
         claim_spec(KIND, {"gpu": edits})
+
+
+@pytest.mark.parametrize(
+    ("edits", "problem"),
+    [
+        (ContainerEdits(env={"A": 1}), "device a: env: the value of A must be text, is 1"),
+        (ContainerEdits(env=["A=1"]), "device a: env: must be a mapping of names to texts, is ['A=1']"),
+        (ContainerEdits(hooks=[{"path": "x"}]), "device a: hooks[0]: must be an OciHook, is {'path': 'x'}"),
+    ],
+)
+def test_a_value_of_another_class_is_named_with_its_field(edits, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        claim_spec(KIND, {"a": edits})
+    assert caught.value.problems == [problem]

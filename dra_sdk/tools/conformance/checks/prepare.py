@@ -6,10 +6,12 @@ import uuid
 from typing import Final
 
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.tools.conformance.check import Level
+from dra_sdk.tools.conformance.check import Level, Need
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.outcomes import NotApplicableError, expect
 from dra_sdk.tools.conformance.run import Run
+from dra_sdk.tools.conformance.timeouts import wait_until
+from dra_sdk.tools.node_archive.trees import Tree, differences, tree
 from dra_sdk.tools.simulator.kubelet.calls import V1
 
 PREPARE: Final = Level("prepare", "NodePrepareResources")
@@ -23,6 +25,7 @@ _KEP: Final = "KEP-4381"
 _CONFIG_API: Final = "k8s.io/api resource/v1 OpaqueDeviceConfiguration"
 OTHER_DRIVER: Final = "other.conformance.example.com"
 ABSENT_DEVICE: Final = "conformance-absent"
+_SHOWN: Final = 10  # files that a report names
 
 
 @PREPARE.must("PREP-001", f"{_MANAGER}, prepareResources")
@@ -183,6 +186,33 @@ def unprepares_after_a_failed_prepare(run: Run) -> None:
     run.driver.prepare([claim.ref])
     run.unprepare(claim)
     run.expect_specs_removed(before, "after the preparation failed and the claim was unprepared")
+
+
+@UNPREPARE.must(
+    "UNPREP-005", "KEP-4381, NodeUnprepareResource: it undoes what NodePrepareResource has done", Need.HOST_TREE
+)
+def undoes_what_it_changed_on_the_host(run: Run) -> None:
+    """What preparing a claim changes in the host's `/sys`, `/proc` and `/dev` is as before once it is unprepared."""
+    claim = run.claims.create_one()
+    before = _kernel_files(run)
+    run.prepare(claim)
+    run.unprepare(claim)
+    changed: list[str] = []
+
+    def undone() -> bool:
+        changed[:] = differences(before, _kernel_files(run))
+        return not changed
+
+    wait_until(undone, run.timeouts.settle)
+    expect(not changed, f"after the claim was unprepared, the host is not as before: {'; '.join(changed[:_SHOWN])}")
+
+
+def _kernel_files(run: Run) -> Tree:
+    """Return the files of the host's `/sys`, `/proc` and `/dev`, while the driver runs."""
+    run.driver.start()
+    roots = {name: run.environment.host_root / name for name in ("sys", "proc", "dev")}
+    trees = {name: tree(root) for name, root in roots.items() if root.is_dir()}
+    return {f"/{name}/{path}": content for name, files in trees.items() for path, content in files.items()}
 
 
 def _not_allocated(run: Run, claim: TestClaim) -> str:

@@ -100,7 +100,9 @@ class RegisteredPlugin:
         """Raise `DriverCallError`, or `ResponseError` unless each claim has exactly one entry, without an error."""
         method, answers = response.method, response.claims
         if not response.ok:
-            why, info = f"{method}: {response.status}", self.info
+            late = f"the driver has not answered within {self.timing.call:g} s; the kubelet gives up and calls again"
+            is_late = response.code.name == "DEADLINE_EXCEEDED"
+            why, info = f"{method}: {late if is_late else response.status}", self.info
             raise DriverCallError(why, code=response.code.name, driver=info.driver, socket=info.endpoint)
         asked = {claim.uid: claim for claim in claims}
         for uid in answers:

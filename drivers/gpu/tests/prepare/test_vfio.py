@@ -457,7 +457,7 @@ def test_the_unbind_lock_is_released_if_binding_fails(make_vms):
     harness.effects.fail_call(2)  # the unbinding
     with pytest.raises(DraError, match="injected"):
         harness.driver.prepare(asked)
-    assert (driver(harness), lock.read_text()) == ("nvidia", "0")
+    assert (driver(harness), lock.read_text()) == ("nvidia", "0\n")
 
 
 def test_two_gpus_of_one_group_with_their_audio_functions(make_vms):

@@ -18,7 +18,15 @@ from dra_sdk import (
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import PciDevice, device_file, pci_attributes, read_pci_devices, read_text, uevents
+from dra_sdk.hardware import (
+    PciDevice,
+    device_file,
+    pci_attributes,
+    pci_device_name,
+    read_pci_devices,
+    read_text,
+    uevents,
+)
 
 NAME = "{{ cookiecutter.driver_name }}"
 BASE_CLASS = 0x12  # accelerators; compare `vendor` and `device` in `functions` to select your cards
@@ -72,7 +80,7 @@ class {{ cookiecutter.__class }}Driver:
 def functions(node: Node) -> dict[str, PciDevice]:
     """Find the PCI functions by the name that is published: a DNS label."""
     functions = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
-    return {f"pci-{function.address}".replace(":", "-").replace(".", "-"): function for function in functions}
+    return {pci_device_name(function.address): function for function in functions}
 
 
 def status(path: Path) -> HealthStatus:

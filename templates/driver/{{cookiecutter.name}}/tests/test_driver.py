@@ -1,18 +1,18 @@
 {%- set kind = cookiecutter.kind -%}
-{%- set settings = {"file": 'power="on"', "pci": 'power="on"', "sriov": "iommufd=False", "net": "mtu=9000", "bare": "priority=7"}[kind] -%}
-{%- set wrong = {"file": '"power": "off"', "pci": '"power": "off"', "sriov": '"iommufd": "perhaps"', "net": '"mtu": 20', "bare": '"priority": 10'}[kind] -%}
-{%- set problem = {"file": "power: .*'auto' or 'on'", "pci": "power: .*'auto' or 'on'", "sriov": "iommufd: .*boolean", "net": "mtu: .*greater than or equal to 68", "bare": "priority: .*less than or equal to 9"}[kind] -%}
-{%- set before, during = {"file": ("auto", "on"), "pci": ("auto", "on"), "sriov": ("accel", "vfio-pci"), "net": ("1500", "9000"), "bare": ("", "")}[kind] -%}
+{%- set settings = {"file": 'power="on"', "pci": 'power="on"', "sriov": "iommufd=False", "net": "mtu=9000", "bare": "priority=7", "accelerator": 'log_level="debug"'}[kind] -%}
+{%- set wrong = {"file": '"power": "off"', "pci": '"power": "off"', "sriov": '"iommufd": "perhaps"', "net": '"mtu": 20', "bare": '"priority": 10', "accelerator": '"logLevel": "all"'}[kind] -%}
+{%- set problem = {"file": "power: .*'auto' or 'on'", "pci": "power: .*'auto' or 'on'", "sriov": "iommufd: .*boolean", "net": "mtu: .*greater than or equal to 68", "bare": "priority: .*less than or equal to 9", "accelerator": "logLevel: .*'error' or 'debug'"}[kind] -%}
+{%- set before, during = {"file": ("auto", "on"), "pci": ("auto", "on"), "sriov": ("accel", "vfio-pci"), "net": ("1500", "9000"), "bare": ("", ""), "accelerator": ("", "")}[kind] -%}
 """What the driver promises, on a node made of files."""
 
 import pytest
 from dra_sdk import ConfigError{% if kind != "bare" %}, HealthStatus{% endif %}
-from dra_sdk.testing import DriverHarness, claim
+from dra_sdk.testing import DriverHarness, claim{% if kind == "accelerator" %}, request{% endif %}
 from dra_sdk.testing.crashes import assert_survives_crashes
 
 from {{ cookiecutter.__package }} import {{ cookiecutter.__class }}Config
 
-from machine import {% if kind == "file" %}DEVICES, {% endif %}NAMES{% if kind != "bare" %}, changed, fail, unplug{% endif %}
+from machine import {% if kind == "file" %}DEVICES, {% endif %}NAMES{% if kind == "accelerator" %}, fail, unplug{% elif kind != "bare" %}, changed, fail, unplug{% endif %}
 
 CONFIGURED = claim("device", config={{ cookiecutter.__class }}Config({{ settings }}))
 
@@ -30,6 +30,9 @@ def test_a_container_gets_its_device(driver: DriverHarness) -> None:
     assert set(container.devices) == {"/dev/accel/accel0"}
 {%- elif kind == "sriov" %}
     assert set(container.devices) == {"/dev/vfio/21", "/dev/vfio/vfio"}
+{%- elif kind == "accelerator" %}
+    assert set(container.devices) == {"/dev/accel/accel0"}
+    assert container.env["ACCEL_VISIBLE_DEVICES"] == "0"
 {%- elif kind == "net" %}
     assert container.net_devices == {"eth1": "eth1"}
 {%- else %}
@@ -42,6 +45,16 @@ def test_the_configuration_reaches_the_container(driver: DriverHarness) -> None:
     assert driver.prepare(CONFIGURED).container().env["DEVICE_PRIORITY"] == "7"
 
 
+{% elif kind == "accelerator" -%}
+def test_the_configuration_reaches_the_container(driver: DriverHarness) -> None:
+    assert driver.prepare(CONFIGURED).container().env["ACCEL_LOG_LEVEL"] == "debug"
+
+
+def test_a_container_finds_all_cards_of_its_request(driver: DriverHarness) -> None:
+    container = driver.prepare(claim(request("device", count=2))).container()
+    assert container.env["ACCEL_VISIBLE_DEVICES"] == "0,1"
+
+
 {% endif -%}
 def test_wrong_configuration_is_refused(driver: DriverHarness) -> None:
     wrong = {**{{ cookiecutter.__class }}Config().encode(), {{ wrong }}}
@@ -49,7 +62,7 @@ def test_wrong_configuration_is_refused(driver: DriverHarness) -> None:
         driver.prepare(claim("device", config=wrong))
 
 
-{% if kind == "bare" -%}
+{% if kind in ("bare", "accelerator") -%}
 def test_nothing_is_left_of_a_claim(driver: DriverHarness) -> None:
     driver.unprepare(driver.prepare(CONFIGURED))
     driver.assert_clean()
@@ -57,6 +70,7 @@ def test_nothing_is_left_of_a_claim(driver: DriverHarness) -> None:
 
 def test_a_kill_at_any_line_leaves_nothing_behind(driver: DriverHarness) -> None:
     assert assert_survives_crashes(driver, CONFIGURED) > 0
+{%- if kind == "bare" %}
 
 
 # For the hooks that are comments (`from dra_sdk import HealthStatus`, and a function `unplug` in machine.py):
@@ -70,6 +84,7 @@ def test_a_kill_at_any_line_leaves_nothing_behind(driver: DriverHarness) -> None
 #
 # def test_all_devices_are_healthy(driver: DriverHarness) -> None:
 #     assert {health.status for health in driver.health().values()} == {HealthStatus.HEALTHY}
+{%- endif %}
 {%- else -%}
 def test_the_configuration_reaches_the_device_and_unprepare_undoes_it(driver: DriverHarness) -> None:
     assert changed(driver.node) == "{{ before }}"
@@ -82,6 +97,8 @@ def test_the_configuration_reaches_the_device_and_unprepare_undoes_it(driver: Dr
 
 def test_a_kill_at_any_line_leaves_nothing_behind(driver: DriverHarness) -> None:
     assert assert_survives_crashes(driver, CONFIGURED) > 0
+{%- endif %}
+{%- if kind != "bare" %}
 
 
 def test_a_claim_ends_after_its_device_was_unplugged(driver: DriverHarness) -> None:

@@ -45,7 +45,12 @@ class MutantDriver:
         self.publisher = Publisher(name, environment.node_name, environment.kubeconfig, faults)
         self.specs = Specs(environment.cdi_dir, name, faults)
         self.preparer = Preparer(
-            name, lambda: self.publisher.client, State(data / "claims", faults), self.specs, faults
+            name,
+            lambda: self.publisher.client,
+            State(data / "claims", faults),
+            self.specs,
+            faults,
+            environment.host_root,
         )
         self.health = Health(name, environment.node_name, self.preparer, faults)
         self.plugin = (

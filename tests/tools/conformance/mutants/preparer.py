@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from dra_sdk.errors import NotFoundError
@@ -41,8 +42,9 @@ def _wait_for(happens: Callable[[], bool]) -> bool:
 
 class Preparer:
     def __init__(
-        self, driver: str, client: Callable[[], KubeClient], state: State, specs: Specs, faults: Faults
+        self, driver: str, client: Callable[[], KubeClient], state: State, specs: Specs, faults: Faults, host: Path
     ) -> None:
+        self._host = host
         self._driver, self._client, self._state, self._specs, self.faults = driver, client, state, specs, faults
         self._in_progress: set[str] = set()
         self._refused = False
@@ -148,6 +150,8 @@ class Preparer:
         if "spec-before-checks" in self.faults:
             self._specs.write(uid, [{"cdi": f"{uid}-0", "request": "any", "name": "any"}])
         devices = self._devices(claim, uid)
+        if "forgets-undo" in self.faults:
+            (self._host / "sys/lamp").write_text("on")
         return self._commit(uid, devices, active)
 
     def _commit(self, uid: str, devices: list[JSON], active: Callable[[], bool]) -> list[JSON]:

@@ -93,6 +93,7 @@ MUTANTS = (
     _mutant("unprepare-empty-answer", UNPREP_001="has no entry for claim"),
     _mutant("unknown-is-error", UNPREP_002="is not prepared"),
     _mutant("unprepare-reads-claim", UNPREP_003="404"),
+    _mutant("forgets-undo", UNPREP_005="/sys/lamp: no file → b'on'"),
     _mutant("spec-before-checks", UNPREP_004="CDI specs remain"),
     # idempotency
     _mutant("new-names", IDEM_001="differs from the first"),
