@@ -15,6 +15,7 @@ from typing import Any
 
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.undo import Verdict
 
 VARIABLE = "DRA_SDK_AUDIT_LOG"
 
@@ -33,8 +34,13 @@ class AuditLog:
 
     @hookimpl(wrapper=True)
     def dra_unprepare(self, claim: HeldClaim) -> Generator[None, None, None]:
-        """Record each device after its unprepare."""
-        yield
+        """Record each step that an operator does without, and each device after its unprepare."""
+        try:
+            yield
+        finally:
+            for step in claim.undo.steps:
+                if step.verdict is Verdict.SKIPPED:
+                    self._write("skipped", claim, step=step.name, error=step.reason)
         for device in claim.devices:
             self._write("unprepared", claim, device=f"{device.pool}/{device.name}", request=device.request)
 

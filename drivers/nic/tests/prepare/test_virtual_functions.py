@@ -72,6 +72,7 @@ class PfNetwork(FilesNetwork):
 class PfNamespace:
     network: PfNetwork
     handle: int = -1
+    identity: str = ""
 
     def run(self, work: Callable[[Any], T]) -> T:
         return work(self.network)
