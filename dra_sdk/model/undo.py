@@ -6,11 +6,11 @@ Only a step that is refused and dangerous holds the claim, because the device is
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from dra_sdk.errors import DraError, NotNeededError, RetriableError, raised_at
 
@@ -77,10 +77,10 @@ class Undo:
         except Exception as error:  # noqa: BLE001 (any of an author's code: the other steps are tried)
             step = UndoStep(name, self._verdict(name, error, harmless=harmless), _reason(error))
             _log(step, claim, error)
-            self._end(step, error)
+            self._end(step, claim, error)
         else:
             if name != WHOLE:
-                self._end(UndoStep(name, Verdict.DONE))
+                self._end(UndoStep(name, Verdict.DONE), claim)
 
     def check(self) -> None:
         """Raise the error of the steps that hold the claim: a RetriableError with all of them, one sentence each."""
@@ -97,18 +97,27 @@ class Undo:
             return Verdict.HARMLESS
         return Verdict.SKIPPED if name in self._skipped else Verdict.DANGEROUS
 
-    def _end(self, step: UndoStep, error: Exception | None = None) -> None:
+    def _end(self, step: UndoStep, claim: object, error: Exception | None = None) -> None:
+        del claim
         self.steps.append(step)
         if error is not None and step.verdict is Verdict.DANGEROUS:
             self._errors.append(error)
 
 
 class AtOnce(Undo):
-    """Steps outside of an attempt of the SDK, as in a test of the hook alone: a dangerous refusal is raised at once."""
+    """Steps outside of `dra_unprepare`, as of a pod that stops: a dangerous refusal is raised at once.
 
-    def _end(self, step: UndoStep, error: Exception | None = None) -> None:
+    `report` takes each other step with its claim.
+    """
+
+    def __init__(self, report: Callable[[Any, Sequence[UndoStep]], None] = lambda _claim, _steps: None) -> None:
+        super().__init__()
+        self._report = report
+
+    def _end(self, step: UndoStep, claim: object, error: Exception | None = None) -> None:
         if error is not None and step.verdict is Verdict.DANGEROUS:
             raise error
+        self._report(claim, [step])
 
 
 AT_ONCE: Final = AtOnce()

@@ -236,8 +236,8 @@ def undo_events(driver: str, claim: ClaimRef, steps: Iterable[UndoStep]) -> Iter
     """Yield an event on the node for each step that was refused and does not hold the claim: its pods have ended."""
     for step in steps:
         if step.verdict in {Verdict.HARMLESS, Verdict.SKIPPED}:
-            said = "was skipped" if step.verdict is Verdict.SKIPPED else "was refused, and the device is free"
-            yield NodeEvent("UndoStepRefused", f"driver {driver}: {claim} has ended; a step of its undo {said}: {step}")
+            said = "skipped" if step.verdict is Verdict.SKIPPED else "refused, which does no harm to the next claim"
+            yield NodeEvent("UndoStepRefused", f"driver {driver}: {claim}: a step of its undo was {said}: {step}")
 
 
 def _now() -> str:

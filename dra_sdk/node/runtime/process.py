@@ -256,7 +256,9 @@ class DriverProcess:
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
 
         ended = partial(self._ended, "the container runtime has ended the connection that it started this process with")
-        return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended)
+        return ContainerHooks(
+            self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended, undone=self._report_undo
+        )
 
     def _add_gauges(self) -> None:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)

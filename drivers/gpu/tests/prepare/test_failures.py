@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
+from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.testing.harness import GpuHarness
 from dra_driver_gpu.testing.nvml import FakeGpu, fake_gpu
 
@@ -52,6 +53,7 @@ class Scenario:
     also: tuple[str, ...] = ()  # files of the node, with a 0 in each
 
 
+CODES = (ReturnCode.UNKNOWN, ReturnCode.NO_PERMISSION, ReturnCode.IN_USE, ReturnCode.OPERATING_SYSTEM)
 HARMLESS = "which does no harm to the next claim"
 DYNAMIC = {"dynamic_mig": True}
 PASSTHROUGH = {"passthrough": True, "vfio_seconds": 0.2}
@@ -104,11 +106,13 @@ class Bench:
         for nth in range(1, len(self.harness.effects.calls) - other + 1):
             yield "effect", nth, after
 
-    def fails(self, operation: Callable[[], None], where: str, nth: int, after: bool) -> bool:
+    def fails(
+        self, operation: Callable[[], None], where: str, nth: int, after: bool, code: ReturnCode = ReturnCode.UNKNOWN
+    ) -> bool:
         """Whether the operation fails because of a failure at this point."""
         self.harness.driver.discover()  # as a new process does first; its calls do not fail
         if where == "nvml":
-            self.harness.memory.faults.fail_call(nth, after=after)
+            self.harness.memory.faults.fail_call(nth, code, after=after)
         else:
             self.harness.effects.fail_call(nth, after=after)
         try:
@@ -170,7 +174,7 @@ def test_unprepare_succeeds_after_it_failed_or_left_only_what_is_harmless(tmp_pa
     failed = harmless = 0
     for point in points:
         bench.prepare()
-        if bench.fails(bench.unprepare, *point):
+        if bench.fails(bench.unprepare, *point, CODES[point[1] % len(CODES)]):
             failed += 1
             assert [held.uid for held in bench.harness.driver.held] == [bench.claim.ref.uid]
             assert len(bench.refused()) == 1, "all other steps are done"
