@@ -1,7 +1,8 @@
-"""An audit log: one JSON line for each device that a hook prepared or gave back. Also the example of an extension.
+"""An audit log: a JSON line for each device that a hook prepared or gave back. Also the example of an extension.
 
 An extension is a plugin whose methods wrap hooks, advertised under the entry points `dra_sdk.extensions`; it runs
-around every driver of the process. This one is silent until `DRA_SDK_AUDIT_LOG` names a file.
+around every driver of the process. Steps of an undo that an operator skipped have a line, too. This extension is silent
+until `DRA_SDK_AUDIT_LOG` names a file.
 """
 
 from __future__ import annotations

@@ -13,11 +13,14 @@ from dra_sdk import HeldClaim, Node, NotNeededError, RetriableError
 from dra_sdk.errors import HookError
 from dra_sdk.extensions import UndoStep, Verdict
 from dra_sdk.model.claim import ClaimRef
+from dra_sdk.model.undo import Undo
 from dra_sdk.node.audit import VARIABLE, AuditLog
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.state_files import read_checkpoint, skip
 from tests.lamps import LampDriver
 from tests.node.prepare.world import FailingDisk, World
+
+PAGE = Path(__file__).parents[3] / "docs/driver.md"
 
 
 class StepDriver(LampDriver):
@@ -154,6 +157,25 @@ def test_what_became_of_each_step_is_reported(world: World, driver: StepDriver) 
         ("light of lamp-1", Verdict.NOT_NEEDED),
         ("light of lamp-2", Verdict.DANGEROUS),
     ]
+
+
+def test_the_hook_of_the_page_undoes_in_steps(tmp_path: Path) -> None:
+    (block,) = [text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "undoing" in text]
+    done: list[tuple[str, str]] = []
+    names = {
+        "HeldClaim": HeldClaim,
+        "NotNeededError": NotNeededError,
+        "Path": Path,
+        "bind": lambda device, driver: done.append((device, driver)),
+        "set_led": lambda device, _led: (tmp_path / device / "led").write_text("on"),
+    }
+    exec(block, names)
+    (tmp_path / "card").mkdir()
+    journal = [{"device": str(tmp_path / name), "driver": "fpga", "led": "on"} for name in ("card", "unplugged")]
+    undo = Undo()
+    names["dra_unprepare"](None, HeldClaim("ns", "c", "u", journal=journal, undo=undo))  # type: ignore[operator]
+    assert done == [(str(tmp_path / "card"), "fpga")]
+    assert [step.verdict for step in undo.steps] == [Verdict.NOT_NEEDED, Verdict.DONE, Verdict.DONE]
 
 
 # --- an operator skips a step
