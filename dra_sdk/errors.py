@@ -9,6 +9,7 @@ DraError
 ├── ClaimError            this claim cannot be prepared; other claims are not affected
 │   ├── ConfigError       its opaque configuration is wrong
 │   ├── DeviceHeldError   another claim holds one of its devices
+│   ├── NotNeededError    for authors: what a step of an undo would undo no longer exists
 │   ├── PermanentError    for authors: a retry is useless until something changes
 │   └── RetriableError    for authors: the kubelet's next attempt may succeed
 ├── StateError            a file under the plugin data directory cannot be read or trusted
@@ -85,6 +86,10 @@ class ConfigError(ClaimError):
 
 class DeviceHeldError(ClaimError):
     """Another claim holds a device of this claim, and the device is not shared nor requested with admin access."""
+
+
+class NotNeededError(ClaimError):
+    """Raised in `HeldClaim.undoing`: what the step would undo has vanished or was replaced, so nothing is left."""
 
 
 class PermanentError(ClaimError):

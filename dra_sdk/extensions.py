@@ -5,5 +5,6 @@
 
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.step import Step
+from dra_sdk.model.undo import UndoStep, Verdict
 
-__all__ = ["Step", "hookimpl"]
+__all__ = ["Step", "UndoStep", "Verdict", "hookimpl"]

@@ -82,8 +82,9 @@ class DriverHooks(Protocol):
         """Undo `dra_prepare` from the recorded data. The claim may no longer exist in the API.
 
         Must be repeatable, and must work for a claim that was prepared in part: then `claim.complete` is False, and
-        devices without `data` may or may not have been touched. After an exception the devices stay held; the kubelet
-        calls again until it succeeds.
+        devices without `data` may or may not have been touched. `with claim.undoing("…")` makes a step of what it
+        brings back: all steps are tried, and only one that is refused and not `harmless` holds the claim. After that,
+        or an exception outside of steps, the devices stay held; the kubelet calls again until it succeeds.
         """
 
     @hookspec(firstresult=True)

@@ -1,10 +1,16 @@
-"""`dra-sdk state DRIVER`: the driver's state files on this node, and how to repair or remove a damaged one.
+"""`dra-sdk state DRIVER`: the driver's state files on this node, and what an operator can do about a claim that stays.
 
 A claim whose state file is damaged keeps its devices until an operator decides. `repair FILE_OR_UID` writes a readable
 file with everything that the damaged one still contains. `forget FILE_OR_UID --yes` frees the claim's devices, even if
 a container still uses them. Both keep the old file. The driver may run: it reads damaged files again at every call. A
-file that is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file is
-damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
+file that is not damaged can be forgotten only while no driver runs.
+
+A claim whose undo is refused at a step that makes its device unsafe is held, too; its row is followed by each such step
+and its reason. `skip FILE_OR_UID STEP --yes` does without that step: when the kubelet calls next, it is tried once
+more, and the claim ends although it is refused. The driver may run. The audit log has the step, and the file is kept.
+
+Needs no cluster. Exit status: 0 if no file is damaged, or the file is repaired or forgotten or the step is skipped, 1
+if one is damaged or cannot be repaired, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -18,17 +24,18 @@ from pathlib import Path
 from dra_sdk.cli.arguments import Commands, add_output, is_directory
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
-from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices
+from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices, waiting
 from dra_sdk.errors import DriverLoadError, SettingsError
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint
-from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair
+from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair, skip
 from dra_sdk.node.runtime.instance import DATA_MODE, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
 
 _NEEDED = frozenset({"node_name", "kubelet_dir", "cdi_dir", "host_root"})
-_USAGE = "dra-sdk state DRIVER [repair FILE_OR_UID | forget FILE_OR_UID --yes] [flags]"
+_USAGE = "dra-sdk state DRIVER [repair FILE_OR_UID | forget FILE_OR_UID --yes | skip FILE_OR_UID STEP --yes] [flags]"
+_ARGUMENTS = {"repair": "one FILE_OR_UID", "forget": "one FILE_OR_UID", "skip": "FILE_OR_UID and STEP"}
 
 
 def add_parser(commands: Commands) -> None:
@@ -39,9 +46,12 @@ def add_parser(commands: Commands) -> None:
         "driver", metavar="DRIVER", help="the driver's name in slices (gpu.nvidia.com), or what `dra-sdk run` takes"
     )
     parser.add_argument(
-        "files", nargs="*", metavar="ACTION", help="repair or forget, and the claim's UID or the file's name or path"
+        "files",
+        nargs="*",
+        metavar="ACTION",
+        help="repair, forget or skip, and the claim's UID or the file's name or path; for skip, the step as well",
     )
-    parser.add_argument("--yes", action="store_true", help="forget the claim; without it, only print what that means")
+    parser.add_argument("--yes", action="store_true", help="forget or skip; without it, only print what that means")
     add_output(parser, ("table", "json"), "how the state is shown (default table)")
     add_flags(parser, _NEEDED)
     parser.set_defaults(run=run)
@@ -57,9 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
     private_directory(data, DATA_MODE)
     node = DriverState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
     if arguments.files:
-        action, chosen = arguments.files
+        action, chosen, *step = arguments.files
         entry = _chosen(node.entries(), chosen, data)
-        return _repair(node, entry) if action == "repair" else _forget(node, entry, sure=arguments.yes)
+        if action == "repair":
+            return _repair(node, entry)
+        return _skip(node, entry, *step, sure=arguments.yes) if step else _forget(node, entry, sure=arguments.yes)
     entries = list(node.entries())
     if arguments.output == "json":
         print_json({"driver": driver, "directory": str(data), "files": [node.as_json(entry) for entry in entries]})
@@ -70,11 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _wrong_usage(arguments: argparse.Namespace) -> str:
     action, chosen = (arguments.files or [""])[0], arguments.files[1:]
-    if action not in {"", "repair", "forget"}:
-        return f"{action!r} is neither repair nor forget"
-    if action and len(chosen) != 1:
-        return f"{action} takes one FILE_OR_UID, not {len(chosen)}"
-    return "--yes goes with forget" if arguments.yes and action != "forget" else ""
+    if action and action not in _ARGUMENTS:
+        return f"{action!r} is none of {', '.join(_ARGUMENTS)}"
+    if action and len(chosen) != (2 if action == "skip" else 1):
+        return f"{action} takes {_ARGUMENTS[action]}, not {len(chosen)} arguments"
+    return "--yes goes with forget and skip" if arguments.yes and action not in {"forget", "skip"} else ""
 
 
 def _driver_name(word: str, settings: Settings) -> str:
@@ -107,6 +119,8 @@ def _show(node: DriverState, entries: Sequence[ClaimFile]) -> None:
     for entry in entries:
         if entry.damage:
             print_lines(["", entry.damage.reason, *choices(node, entry, entry.damage)])
+        elif entry.refused:
+            print_lines(["", *waiting(node, entry)])
 
 
 def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
@@ -159,6 +173,26 @@ def _forget(node: DriverState, entry: ClaimFile, *, sure: bool) -> int:
         had_spec = spec.is_file()
         kept = forget(entry.path, spec, Files())
     print_lines([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
+    return 0
+
+
+def _skip(node: DriverState, entry: ClaimFile, step: str, *, sure: bool) -> int:
+    reasons = dict(entry.refused)
+    if step not in reasons:
+        names = ", ".join(map(repr, reasons)) or "none"
+        raise SettingsError(f"{step!r} is no step that holds {entry.title}; there are: {names}")
+    meaning = [
+        f"- It was refused: {reasons[step]}.",
+        "- It is tried once more when the kubelet calls next. If it is refused again, the claim ends without it.",
+        f"- Then {entry.devices} are free for the next claim, which may find a device that is not as it should be.",
+        "- Steps that hold the claim beside it still do. The state file is kept, with what the driver had noted.",
+    ]
+    if not sure:
+        print_lines([f"To skip {step!r} of {entry.title} means:", *meaning, "Nothing was changed."])
+        raise SettingsError(f"skip needs --yes: {node.command('skip', entry, step)}")
+    with _locked(node, entry):
+        skip(entry.path, step, Files())
+    print_lines([f"{step!r} of {entry.title} is skipped:", *meaning])
     return 0
 
 

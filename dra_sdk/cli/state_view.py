@@ -11,7 +11,7 @@ from typing import Any, Final
 from dra_sdk.model.claim import HeldDevice
 from dra_sdk.node.prepare.cdi_specs import spec_path
 from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, ClaimPhase
-from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, state_files
+from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, skips, state_files
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, INSTANCE_LOCK
 
 HEADINGS: Final = ("CLAIM", "UID", "DEVICES", "STATE", "FORMAT", "BOOT", "CDI")
@@ -46,6 +46,11 @@ class ClaimFile:
         """The devices in words."""
         devices = self.state.claim.devices if self.state else ()
         return ", ".join(dict.fromkeys(f"{device.pool}/{device.name}" for device in devices))
+
+    @property
+    def refused(self) -> Sequence[tuple[str, str]]:
+        """The steps that hold the claim, each with its reason."""
+        return self.state.refused if self.state and not self.damage else ()
 
     @property
     def format(self) -> int | None:
@@ -96,11 +101,11 @@ class DriverState:
         """Return the path of the claim's CDI spec, which need not exist."""
         return spec_path(self.cdi_dir, self.driver, entry.id)
 
-    def command(self, action: str, entry: ClaimFile) -> str:
+    def command(self, action: str, entry: ClaimFile, *more: str) -> str:
         """Return the command line of an action for this file."""
         known = entry.id if entry.path.is_relative_to(self.data / DURABLE) else str(entry.path)
-        words = ["dra-sdk", "state", self.driver, action, known, *self.flags]
-        return shlex.join([*words, "--yes"] if action == "forget" else words)
+        words = ["dra-sdk", "state", self.driver, action, known, *more, *self.flags]
+        return shlex.join(words if action == "repair" else [*words, "--yes"])
 
     def cells(self, entry: ClaimFile) -> list[str]:
         """Return the row of the table."""
@@ -111,7 +116,7 @@ class DriverState:
             f"{claim.namespace}/{claim.name}" if claim else "-",
             claim.uid if claim else entry.id,
             entry.devices or "-",
-            "damaged" if entry.damage or not state else _STATES[state.phase],
+            "damaged" if entry.damage or not state else "held by undo" if state.refused else _STATES[state.phase],
             "-" if entry.format is None else str(entry.format),
             "-" if not state else "this" if state.boot_id == self.boot_id else "earlier",
             spec,
@@ -131,6 +136,8 @@ class DriverState:
             "uid": claim.uid if claim else None,
             "phase": state.phase.value if state and not entry.damage else None,
             "bootID": state.boot_id if state else None,
+            "refusedSteps": [{"step": step, "reason": reason} for step, reason in entry.refused],
+            "skippedSteps": sorted(skips(entry.path)),
             "thisBoot": state.boot_id == self.boot_id if state else None,
             "devices": [_device(device) for device in claim.devices] if claim else None,
             "cdiSpec": {"path": str(spec), "present": spec.is_file()},
@@ -140,6 +147,18 @@ class DriverState:
 def _device(held: HeldDevice) -> dict[str, Any]:
     shared = {"shareID": held.share_id, "adminAccess": held.admin_access}
     return {"request": held.request, "pool": held.pool, "device": held.name} | shared
+
+
+def waiting(node: DriverState, entry: ClaimFile) -> Iterator[str]:
+    """Yield the steps that hold a claim, why, and the commands for them."""
+    yield f"The undo of {entry.title} is refused, so {entry.devices} stay held. The kubelet tries again."
+    skipped = skips(entry.path)
+    for step, reason in entry.refused:
+        yield f"  {step} waits: {reason}"
+        if step in skipped:
+            yield "  It is skipped when the kubelet calls next."
+        else:
+            yield f"  To end the claim without this step:  {node.command('skip', entry, step)}"
 
 
 def choices(node: DriverState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:

@@ -111,7 +111,12 @@ class Daemons(Generic[S]):
             self._bring_up(spec)
 
     def stop(self, daemon_id: str) -> None:
-        """End a daemon and remove its directory; nothing to do if there is none. Raises RetriableError if it stays."""
+        """End a daemon and remove its directory: `end` and `clear`."""
+        self.end(daemon_id)
+        self.clear(daemon_id)
+
+    def end(self, daemon_id: str) -> None:
+        """End a daemon; nothing to do if there is none. Raises RetriableError if it stays."""
         directory = self.directory(daemon_id)
         if not directory.exists():
             return
@@ -120,6 +125,13 @@ class Daemons(Generic[S]):
             if self.processes(daemon_id):
                 self._kind.quit(daemon_id)
                 self._end(daemon_id)
+
+    def clear(self, daemon_id: str) -> None:
+        """Remove what a daemon that has ended left on the node: its cgroup, its mounts and its directory."""
+        directory = self.directory(daemon_id)
+        if not directory.exists():
+            return
+        with locked(directory, self._node.clock):
             self._cgroup(daemon_id).remove()
             self._kind.after_end(daemon_id)
             shutil.rmtree(directory)

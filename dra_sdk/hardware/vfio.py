@@ -17,14 +17,14 @@ Documentation/driver-api/vfio.rst, and `PCI_DRIVER_OVERRIDE_DEVICE_VFIO` of linu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from dra_sdk.errors import HardwareError, PermanentError, RetriableError
+from dra_sdk.errors import DraError, HardwareError, PermanentError, RetriableError
 from dra_sdk.hardware.host import link_target_name, read_optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.pci import PciDevice, read_pci_devices
@@ -102,9 +102,11 @@ class Passthrough:
     These are the physical functions of its slot in its IOMMU group. A virtual function is passed through alone.
 
     functions: how they were bound before, the function itself first.
+    ids: vendor and device of each function by PCI address, so that another card at the address is left alone.
     """
 
     functions: Sequence[PciBinding]
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def plan(
@@ -128,17 +130,18 @@ class Passthrough:
         group = [function for function in known if function.iommu_group == number]
         check_group(pci, group, frozenset(together))
         addresses = [other.address for other in group if _goes_with(pci, other) and other.address != pci.address]
-        return cls([read_binding(node, address) for address in (pci.address, *addresses)])
+        bindings = [read_binding(node, address) for address in (pci.address, *addresses)]
+        return cls(bindings, {binding.address: _identity(node, binding.address) for binding in bindings})
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Self:
         """Return the passthrough that a journal keeps."""
-        return cls([PciBinding(**function) for function in entry["functions"]])
+        return cls([PciBinding(**function) for function in entry["functions"]], entry.get("ids", {}))
 
     @property
     def entry(self) -> dict[str, Any]:
         """What a journal keeps, as JSON; a driver may add keys of its own."""
-        return {"functions": [asdict(function) for function in self.functions]}
+        return {"functions": [asdict(function) for function in self.functions], "ids": dict(self.ids)}
 
     def bind(self, node: NodeAccess) -> None:
         """Bind every function to its VFIO driver. Raises RetriableError; then `restore` those that were bound."""
@@ -149,18 +152,33 @@ class Passthrough:
         """Return whether a function is not bound as before. Raises RetriableError while a write is pending."""
         return bool(self._changed(node))
 
+    def is_there(self, node: NodeAccess) -> bool:
+        """Return whether the function itself is there; False also for another card at its address."""
+        return self.functions[0] in self._left(node) and function_path(node, self.functions[0].address).exists()
+
     def wait_until_free(self, node: NodeAccess, name: str, seconds: float) -> None:
         """Wait until no virtual machine uses the functions. Raises RetriableError with `name` and the processes."""
         nodes = machine_nodes(node, (function.address for function in self._changed(node)))
         wait_until_free(node, name, nodes, seconds)
 
     def restore(self, node: NodeAccess) -> None:
-        """Bind every function as before; see `pci_driver.restore`."""
-        for function in self._changed(node):
-            restore(node, function)
+        """Bind every function as before, also after one that is refused; see `pci_driver.restore`."""
+        refused: list[DraError] = []
+        for function in self._left(node):
+            try:
+                restore(node, function)
+            except (RetriableError, HardwareError) as error:
+                refused.append(error)
+        if refused:
+            raise RetriableError("; ".join(map(str, refused))) from refused[0]
 
     def _changed(self, node: NodeAccess) -> list[PciBinding]:
-        return [function for function in self.functions if read_binding(node, function.address) != function]
+        return [function for function in self._left(node) if read_binding(node, function.address) != function]
+
+    def _left(self, node: NodeAccess) -> list[PciBinding]:
+        """Return the functions whose card was not replaced; one that is missing may come back."""
+        known = ((function, self.ids.get(function.address)) for function in self.functions)
+        return [function for function, was in known if not was or _identity(node, function.address) in {was, ""}]
 
 
 def vfio_device(pci: PciDevice) -> VfioDevice:
@@ -226,6 +244,12 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
                 f"PCI function {pci.address} cannot be passed through alone: function {other.address} with driver "
                 f"{other.driver} is in the same IOMMU group {pci.iommu_group}"
             )
+
+
+def _identity(node: NodeAccess, address: str) -> str:
+    """Return vendor and device of a function, such as `0x10de:0x2330`; empty if it is not there."""
+    files = (read_optional(read_text, function_path(node, address) / name) for name in ("vendor", "device"))
+    return ":".join(filter(None, files))
 
 
 def _goes_with(pci: PciDevice, other: PciDevice) -> bool:

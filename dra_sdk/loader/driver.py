@@ -39,6 +39,7 @@ from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.step import Step
+from dra_sdk.model.undo import WHOLE
 
 _NOTHING_LEFT: Final = object()
 _T = TypeVar("_T")
@@ -71,6 +72,7 @@ class Driver:
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs.DriverHooks)
         self._manager.add_hookspecs(hookspecs.ExtensionHooks)
+        self._manager.register(_UndoCheck())
         self._observers: list[Observer] = []
 
     @classmethod
@@ -167,7 +169,7 @@ class Driver:
                 yield device
 
     def unprepare(self, claim: HeldClaim, node: Node) -> None:
-        """Run `dra_unprepare`, of the driver or of extensions alone. HookError."""
+        """Run `dra_unprepare`, of the driver or of extensions alone. HookError; what its refused steps raised."""
         with self._running("dra_unprepare"), self.steps.hook("dra_unprepare"):
             self._manager.hook.dra_unprepare(claim=claim, node=node)
 
@@ -322,6 +324,16 @@ class _AuthorCode:
         if error is not None and not isinstance(error, DraError):
             reason = f"{type(error).__name__}: {error}{raised_at(error)}"
             raise HookError(f"{self._hook} of driver {self._driver} failed: {reason}") from error
+
+
+class _UndoCheck:
+    """Raises what holds the claim once `dra_unprepare` has tried all steps, before wrappers of extensions go on."""
+
+    @hookspecs.hookimpl(wrapper=True, trylast=True)
+    def dra_unprepare(self, claim: HeldClaim) -> Generator[None, None, None]:
+        with claim.undoing(WHOLE):
+            yield
+        claim.undo.check()
 
 
 def _wraps(impl: pluggy.HookImpl) -> bool:

@@ -7,6 +7,7 @@ devices of this driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -18,6 +19,7 @@ from dra_sdk.model.driver import Node
 from dra_sdk.model.edits import ContainerEdits, EnvList
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
+from dra_sdk.model.undo import AT_ONCE, Undo
 
 ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
 WantedT = TypeVar("WantedT", bound=OpaqueConfig)
@@ -249,6 +251,7 @@ class HeldClaim(ClaimRef):
     rebooted: True if the node was rebooted since it was prepared.
     deadline: how long the kubelet waits for `dra_unprepare`.
     pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
+    undo: in `dra_unprepare`, what became of the steps so far.
     """
 
     devices: Sequence[HeldDevice] = ()
@@ -257,6 +260,19 @@ class HeldClaim(ClaimRef):
     rebooted: bool = False
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
     pods: Sequence[str] = ()
+    undo: Undo = field(repr=False, compare=False, default=AT_ONCE)
+
+    def undoing(self, step: str, *, harmless: bool = False) -> AbstractContextManager[None]:
+        """Return a context for one step of `dra_unprepare`, so that its failure does not keep others from being tried.
+
+        An exception in the context ends the step, not the hook. By default it is dangerous: the claim stays held, and
+        the kubelet calls again. With `harmless` it is a warning: the device itself is back, and only a setting is not
+        as before. NotNeededError means that nothing is left to undo. A step within another is for what makes sense only
+        once the outer one has come so far.
+
+        step: what is brought back, such as `power of GPU 3`; the same at each attempt, since an operator may skip it.
+        """
+        return self.undo.step(step, self, harmless=harmless)
 
 
 @dataclass(frozen=True)  # without slots: Python 3.11 refuses `Claim[…](…)` of a frozen class with slots

@@ -1,7 +1,8 @@
-"""An audit log: one JSON line for each device that a hook prepared or gave back. Also the example of an extension.
+"""An audit log: a JSON line for each device that a hook prepared or gave back. Also the example of an extension.
 
 An extension is a plugin whose methods wrap hooks, advertised under the entry points `dra_sdk.extensions`; it runs
-around every driver of the process. This one is silent until `DRA_SDK_AUDIT_LOG` names a file.
+around every driver of the process. Steps of an undo that an operator skipped have a line, too. This extension is silent
+until `DRA_SDK_AUDIT_LOG` names a file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.undo import Verdict
 
 VARIABLE = "DRA_SDK_AUDIT_LOG"
 
@@ -33,8 +35,13 @@ class AuditLog:
 
     @hookimpl(wrapper=True)
     def dra_unprepare(self, claim: HeldClaim) -> Generator[None, None, None]:
-        """Record each device after its unprepare."""
-        yield
+        """Record each step that an operator does without, and each device after its unprepare."""
+        try:
+            yield
+        finally:
+            for step in claim.undo.steps:
+                if step.verdict is Verdict.SKIPPED:
+                    self._write("skipped", claim, step=step.name, error=step.reason)
         for device in claim.devices:
             self._write("unprepared", claim, device=f"{device.pool}/{device.name}", request=device.request)
 

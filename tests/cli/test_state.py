@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.node.files import claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, ClaimPhase, encode
-from dra_sdk.node.prepare.state_files import read_checkpoint
+from dra_sdk.node.prepare.state_files import read_checkpoint, skips
 from dra_sdk.node.runtime.instance import InstanceLock
 from tests.cli.cards import NAME
 from tests.cli.commands import Result, Run, runner
@@ -54,6 +55,14 @@ class Place:
         path.chmod(0o600)
         if spec:
             self.spec(uid).write_text(json.dumps(spec))
+        return path
+
+    def held_by_undo(self, uid: str, *refused: tuple[str, str]) -> Path:
+        """A claim that steps of its undo hold."""
+        path = self.claim(uid, "card0", complete=False)
+        state = read_checkpoint(path)
+        assert isinstance(state, Checkpoint)
+        path.write_bytes(encode(replace(state, refused=refused)))
         return path
 
     def spec(self, uid: str) -> Path:
@@ -158,6 +167,8 @@ def test_json_has_it_all(place: Place) -> None:
         "phase": "PrepareCompleted",
         "bootID": "boot-1",
         "thisBoot": True,
+        "refusedSteps": [],
+        "skippedSteps": [],
         "devices": [{"request": "r", "pool": "node-a", "device": "card0", "shareID": None, "adminAccess": False}],
         "cdiSpec": {"path": str(place.spec("u-1")), "present": True},
     }
@@ -325,10 +336,10 @@ def test_a_driver_without_a_directory_is_told(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["mend", "u-1"], "'mend' is neither repair nor forget"),
-        (["repair"], "repair takes one FILE_OR_UID, not 0"),
-        (["forget", "u-1", "u-2"], "forget takes one FILE_OR_UID, not 2"),
-        (["repair", "u-1", "--yes"], "--yes goes with forget"),
+        (["mend", "u-1"], "'mend' is none of repair, forget, skip"),
+        (["repair"], "repair takes one FILE_OR_UID, not 0 arguments"),
+        (["forget", "u-1", "u-2"], "forget takes one FILE_OR_UID, not 2 arguments"),
+        (["repair", "u-1", "--yes"], "--yes goes with forget and skip"),
     ],
 )
 def test_wrong_usage_is_one_sentence(place: Place, words: list[str], wrong: str) -> None:
@@ -350,3 +361,55 @@ def test_odd_names_reach_no_terminal(place: Place) -> None:
     assert done.status == 1
     assert "\x1b" not in done.out
     assert "\\x1b[2J" in done.out
+
+
+# --- steps that hold a claim
+
+FAN, LAMP = ("fan of card 0", "it turns"), ("lamp of card 0", "it shines")
+
+
+def test_a_claim_that_is_held_by_its_undo_says_by_which_steps_and_the_commands_work(place: Place) -> None:
+    path = place.held_by_undo("u-1", FAN, LAMP)
+    done = place.run()
+    assert (done.status, done.err) == (0, "")
+    assert done.cells[0] == ["default/claim-u-1", "u-1", "node-a/card0", "held by undo", "1", "this", "none"]
+    assert "The undo of claim default/claim-u-1 (u-1) is refused, so node-a/card0 stay held." in done.out
+    assert "  fan of card 0 waits: it turns\n" in done.out
+    flags = shlex.join(place.flags)
+    first, second = proposed(done)
+    assert first == f"state {NAME} skip u-1 'fan of card 0' {flags} --yes"
+    with place.driver():
+        assert place.dra_sdk(*shlex.split(first)).status == 0
+    assert skips(path) == {"fan of card 0"}
+    assert proposed(place.run()) == [second]
+    assert "It is skipped when the kubelet calls next." in place.run().out
+    assert place.dra_sdk(*shlex.split(second)).status == 0
+    (entry,) = json.loads(place.run("-o", "json").out)["files"]
+    assert entry["refusedSteps"] == [{"step": step, "reason": reason} for step, reason in (FAN, LAMP)]
+    assert entry["skippedSteps"] == ["fan of card 0", "lamp of card 0"]
+
+
+def test_skip_without_yes_says_what_it_means_and_changes_nothing(place: Place) -> None:
+    path = place.held_by_undo("u-1", FAN)
+    done = place.run("skip", "u-1", "fan of card 0")
+    assert done.status == 2
+    assert "- It was refused: it turns.\n" in done.out
+    assert f"skip needs --yes: dra-sdk state {NAME} skip u-1 'fan of card 0'" in done.err
+    assert skips(path) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("skip", "u-1"), "skip takes FILE_OR_UID and STEP, not 1 arguments"),
+        (("skip", "u-1", "fan of card 0", "more"), "skip takes FILE_OR_UID and STEP, not 3 arguments"),
+        (("skip", "u-1", "the fan", "--yes"), "'the fan' is no step that holds claim default/claim-u-1 (u-1); there"),
+        (("skip", "u-2", "fan of card 0", "--yes"), "there are: none"),
+    ],
+)
+def test_only_a_step_that_holds_a_claim_can_be_skipped(place: Place, words: tuple[str, ...], reason: str) -> None:
+    path = place.held_by_undo("u-1", FAN)
+    place.claim("u-2", "card1")
+    done = place.run(*words)
+    assert (done.status, reason in done.err) == (2, True), done.err
+    assert skips(path) == frozenset()

@@ -160,6 +160,33 @@ def test_every_failure_on_the_way_can_be_undone(make_node):
             assert not step.changed(node.access)
 
 
+def test_a_function_that_cannot_be_bound_back_keeps_no_other_from_it(make_node):
+    node = make_node(CARD_FUNCTION, AUDIO)
+    step = plan(node)
+    step.bind(node.access)
+    node.effects.fail_call(1)  # the unbinding of the card
+    with pytest.raises(RetriableError, match=f"{CARD}' to .*/unbind: injected$"):
+        step.restore(node.access)
+    assert (driver(node), driver(node, AUDIO.address)) == ("vfio-pci", "snd")
+    node.effects.clear()
+    step.restore(node.access)
+    assert not step.changed(node.access)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["", "by an entry of a release that did not note it"])
+def test_another_card_at_its_address_is_left_alone(make_node, known):
+    node = make_node()
+    step = plan(node)
+    step.bind(node.access)
+    entry = step.entry if known else {"functions": step.entry["functions"]}
+    kept = Passthrough.from_entry(entry)
+    assert kept.is_there(node.access)
+    node.path(f"/sys/bus/pci/devices/{CARD}/device").write_text("0x4711\n")
+    assert (kept.is_there(node.access), kept.changed(node.access)) == (not known, not known)
+    kept.restore(node.access)
+    assert driver(node) == ("vfio-pci" if known else "card")
+
+
 def test_a_function_whose_change_hangs_is_left_until_the_kernel_returns(make_node):
     node = make_node()
     step = plan(node)

@@ -77,6 +77,7 @@ BLOCKS: Final = {
     "docs/driver.md": {
         "dra-sdk discover fpga_driver": DOCS,
         "config:": PART,
+        "def dra_unprepare(self, claim: HeldClaim) -> None:": "tests/node/prepare/test_undo.py",
         "[project]": "tests/template/test_installed.py builds a package with the same entry point",
     },
     "docs/explain.md": {
@@ -98,7 +99,7 @@ BLOCKS: Final = {
         "claims.yaml:12:": SHOWN,
         "# rows.yaml": SHOWN,
     },
-    "docs/state.md": {"dra-sdk state": SHOWN},
+    "docs/state.md": {"dra-sdk state": SHOWN, "The undo of claim": "tests/cli/test_state.py, with other steps"},
     "docs/testing.md": {"from dra_sdk.testing": README},
     "docs/top.md": {"$ dra-sdk simulate": RUN_HERE, "$ dra-sdk cpu top": "`make recordings` runs it"},
     "drivers/cpu/PINNING.md": {"devices:": PART},

@@ -23,6 +23,7 @@ from dra_sdk import (
     DriverInfo,
     HeldClaim,
     Node,
+    NotNeededError,
     OpaqueConfig,
     PermanentError,
     PreparedDevice,
@@ -80,7 +81,10 @@ class FpgaDriver:
     def dra_unprepare(self, claim: HeldClaim) -> None:
         """Restore what the journal records, newest first; a claim that was never prepared has no journal."""
         for entry in reversed(claim.journal):
-            Path(entry["region"]).write_text(entry["before"])
+            with claim.undoing(entry["region"]):
+                if not Path(entry["region"]).exists():
+                    raise NotNeededError("the card was unplugged")
+                Path(entry["region"]).write_text(entry["before"])
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Every two seconds: have cards come or gone?"""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, Report
 from dra_sdk.model.driver import Node
+from dra_sdk.model.undo import AT_ONCE, Undo
 from dra_sdk.node.nri.container_updates import ContainerUpdates
 from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable
 from dra_sdk.node.nri.env_lists import joined_variables
@@ -46,6 +48,7 @@ class DriverPlugin:
     options: how it connects; SettingsError for an index that is not allowed.
     measure: returns a context manager for the handling of an event, by its name.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`), after the event was answered.
+    undo: what the claims of a pod that stops are undone with, see `HeldClaim.undo`.
 
     connection: the connection to the runtime.
     updates: what `dra_synchronize` wants.
@@ -61,8 +64,9 @@ class DriverPlugin:
         *,
         measure: Measure = lambda _event: nullcontext(),
         report: Report = lambda _claim, _device, _status: None,
+        undo: Undo = AT_ONCE,
     ) -> None:
-        self._driver, self._node, self._measure = driver, node, measure
+        self._driver, self._node, self._measure, self._undo = driver, node, measure, undo
         self._synchronizes = driver.implements("dra_synchronize")
         self.reports = Reports(report)
         self._table = ContainerTable(driver.info.name, held, self.reports.add)
@@ -126,7 +130,8 @@ class DriverPlugin:
         self._sandboxes.forget(request.pod.id)
         pod = self._table.pod(request.pod)
         if pod.claims:
-            self._driver.stop_pod_sandbox(pod, self._node)
+            claims = tuple(replace(claim, undo=self._undo) for claim in pod.claims)
+            self._driver.stop_pod_sandbox(replace(pod, claims=claims), self._node)
 
     def _remove_pod(self, request: pb.PodSandboxEvent) -> None:
         self._sandboxes.forget(request.pod.id)

@@ -51,6 +51,7 @@ class Checkpoint:
     cdi_spec: the whole CDI spec, to be written again if it is lost; None if its devices change no container.
     metadata: the device metadata files (KEP-5304), to be written again if they are lost.
     statuses: the driver's entries of the claim's `status.devices`.
+    refused: the steps that held the claim at the last attempt to undo it, each `[name, reason]`.
     """
 
     claim: HeldClaim
@@ -58,6 +59,7 @@ class Checkpoint:
     cdi_spec: JSON | None = None
     metadata: tuple[MetadataFile, ...] = ()
     statuses: tuple[JSON, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return str(self.claim)
@@ -306,13 +308,15 @@ class _Body:
     metadata: tuple[MetadataFile, ...] = ()
     statuses: tuple[JSON, ...] = ()
     pods: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 def _body(state: Checkpoint) -> JSON:
     claim = state.claim
     names = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "boot_id": state.boot_id}
     more = _filled(journal=claim.journal, cdi_spec=state.cdi_spec, metadata=state.metadata, statuses=state.statuses)
-    return {**names, "phase": state.phase, "devices": claim.devices, **more, **_filled(pods=claim.pods)}
+    more |= _filled(pods=claim.pods, refused=state.refused)
+    return {**names, "phase": state.phase, "devices": claim.devices, **more}
 
 
 def _checkpoint(content: bytes) -> Checkpoint:
@@ -320,7 +324,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
     body: _Body = _adapter().validate_python(json.loads(content))
     complete = body.phase is ClaimPhase.COMPLETED
     claim = HeldClaim(body.namespace, body.name, body.uid, body.devices, body.journal, complete, pods=body.pods)
-    return Checkpoint(claim, body.boot_id, body.cdi_spec or None, body.metadata, body.statuses)
+    return Checkpoint(claim, body.boot_id, body.cdi_spec or None, body.metadata, body.statuses, body.refused)
 
 
 @cache

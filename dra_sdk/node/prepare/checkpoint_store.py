@@ -31,8 +31,12 @@ from dra_sdk.node.prepare.state_files import (
     SUFFIX,
     UNDOING,
     Unreadable,
+    forget_skips,
     is_state_file,
     read_checkpoint,
+    set_aside,
+    skips,
+    skips_of_no_claim,
 )
 
 log = logging.getLogger(__name__)
@@ -193,12 +197,20 @@ class CheckpointStore:
             with self._lock:
                 self._read(key)
 
-    def delete(self, uid: str) -> None:
-        """Remove a claim's file durably; after a StateError call it again."""
+    def skipped(self, uid: str) -> frozenset[str]:
+        """Return the steps of a claim's undo that an operator does without."""
+        return skips(self.path(uid))
+
+    def delete(self, uid: str, *, aside: bool = False) -> None:
+        """Remove a claim's file durably, or set it aside; after a StateError call it again."""
         key = safe_id(uid)
         path = self._path(key)
         try:
+            if aside:
+                set_aside(Path(path), self._files)
             self._files.remove(path, survive_power_loss=self._durable)
+            if aside:
+                forget_skips(Path(path), self._files)
         except OSError as error:
             self._read_again(key)
             raise StateError(f"cannot remove state file {path}: {error.strerror or error}") from error
@@ -277,6 +289,8 @@ class CheckpointStore:
             with locks.try_hold(claim_lock(name.removesuffix(SUFFIX))) as held:
                 if held:
                     self._files.discard_temporary(self.directory / name)
+        for path in skips_of_no_claim(self.directory):
+            forget_skips(path, self._files)
 
     def _move_from(self, old: Path) -> None:
         if not old.is_dir() or old.is_symlink():

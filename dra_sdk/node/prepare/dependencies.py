@@ -12,6 +12,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import Claim, ClaimRef, Deadline
 from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.undo import UndoStep
 from dra_sdk.node.files import Files
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.allocation import FindDevice
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Announce = Callable[[ClaimRef, Sequence[JSON]], None]
 Fetch = Callable[[ClaimRef, Deadline], JSON]
+Undone = Callable[[ClaimRef, Sequence[UndoStep]], None]
 Variables = Callable[[Claim[Any]], Mapping[str, ContainerEdits]]
 
 
@@ -38,6 +40,7 @@ class Dependencies:
     locks: locks of claims and devices.
     metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
     announce: takes the driver's entries of a claim's `status.devices`; must not block.
+    undone: takes what became of the steps of an undo; must not block.
     variables: returns, for the containers of each request, the variable by which the driver's NRI plugin finds the
         claim; None for drivers that are no NRI plugin.
     """
@@ -50,6 +53,7 @@ class Dependencies:
     locks: NamedLocks = field(default_factory=NamedLocks)
     metadata: MetadataDirectory | None = None
     announce: Announce = lambda _ref, _statuses: None
+    undone: Undone = lambda _ref, _steps: None
     variables: Variables | None = None
 
     @classmethod
@@ -64,6 +68,7 @@ class Dependencies:
         fetch: Fetch,
         find_device: FindDevice,
         announce: Announce,
+        undone: Undone = lambda _ref, _steps: None,
         locks: NamedLocks | None = None,
     ) -> Dependencies:
         """Return what a driver with this plugin data directory acts on. InvalidObjectError for a bad CDI kind."""
@@ -87,5 +92,6 @@ class Dependencies:
             locks=locks,
             metadata=metadata,
             announce=announce,
+            undone=undone,
             variables=variables,
         )

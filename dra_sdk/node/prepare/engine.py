@@ -42,6 +42,7 @@ from dra_sdk.model.claim import (
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceStatus
+from dra_sdk.model.undo import Undo
 from dra_sdk.node.files import claim_lock, safe_id
 from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
@@ -106,6 +107,10 @@ class Preparer:
     def held(self, *, except_uid: str = "") -> list[HeldClaim]:
         """Return the claims that hold devices, except one."""
         return [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
+
+    def held_by_undo(self) -> list[ClaimRef]:
+        """Return the claims that a refused step of their undo holds."""
+        return [state.ref for state in self._store.all() if state.refused]
 
     def report(self, claim: HeldClaim, device: HeldDevice, status: DeviceStatus) -> None:
         """Replace what `status.devices` of a prepared claim says about a device. A failure is logged.
@@ -239,14 +244,34 @@ class Preparer:
 
     def _release(self, state: Checkpoint, deadline: Deadline) -> None:
         """Undo a claim and remove its checkpoint, which first becomes PrepareStarted (see `begin_undo`)."""
-        kept = self._store.get(state.claim.uid)
+        kept, skipped = self._store.get(state.claim.uid), frozenset[str]()
         if kept and kept.claim.complete and self._undoable:
             self._store.begin_undo(state)
-        self._driver.unprepare(state.held(self._dependencies.boot_id, deadline), self._node)
+        elif kept and self._undoable:  # only after a refusal an operator can know a step
+            skipped = self._store.skipped(state.claim.uid)
+        undo = Undo(skipped)
+        try:
+            self._driver.unprepare(replace(state.held(self._dependencies.boot_id, deadline), undo=undo), self._node)
+        except DraError:
+            self._keep_refused(state, undo)
+            raise
+        finally:
+            self._dependencies.undone(state.ref, undo.steps)
         self._remove_spec(state.ref, state.metadata)
-        self._remove_state(state.claim.uid)
+        self._remove_state(state.claim.uid, aside=undo.has_skipped)
         if state.statuses:
             self._dependencies.announce(state.ref, ())
+
+    def _keep_refused(self, state: Checkpoint, undo: Undo) -> None:
+        """Write down what holds the claim, for `dra-sdk state`. A failure is logged: the claim stays held anyway."""
+        kept = self._store.get(state.claim.uid)
+        refused = tuple((step.name, step.reason) for step in undo.refused)
+        if kept is None or kept.refused == refused:
+            return
+        try:
+            self._store.put(replace(kept.undoing(), refused=refused), survive_power_loss=False)
+        except StateError as error:
+            log.warning("%s: what holds it is not recorded: %s", state, error)
 
 
 class _Write(Protocol):

@@ -3,7 +3,8 @@
 A claim whose file cannot be read keeps its devices, because a container may use them, until an operator decides.
 `repair` writes a readable file with everything that the damaged one still contains; `forget` frees the claim's devices.
 Both keep the old file under a name that begins with a dot, which drivers ignore. If they are killed at any step, the
-damaged file is unchanged or the work is done; they can be called again.
+damaged file is unchanged or the work is done; they can be called again. `skip` names a step of a claim's undo that need
+not succeed; the file of a claim that ended without it is kept as well.
 
 A running driver reads unreadable files again at every call, so it needs no restart. It never changes such a file. The
 commands hold the claim's lock while they do.
@@ -11,6 +12,8 @@ commands hold the claim's lock while they do.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -23,6 +26,7 @@ from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, private_directory, read, safe_id
 from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, format_of, salvage
 
+log = logging.getLogger(__name__)
 SUFFIX: Final = ".json"
 DURABLE: Final = "claims"
 """The directory of state that survives a reboot; `claims-<boot id>` is that of state which a reboot makes void."""
@@ -31,6 +35,8 @@ UNDOING: Final = stat.S_IRUSR
 _PRIVATE: Final = 0o700
 _DAMAGED: Final = ".damaged-"
 _FORGOTTEN: Final = ".forgotten-"
+_SKIPPED: Final = ".skipped-"
+_SKIPS: Final = ".skips-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,54 @@ def forget(path: Path, spec: Path, files: Files) -> Path:
         return files.rename(path, name)
     except OSError as error:
         raise StateError(f"cannot forget state file {path}: {error.strerror or error}; try again") from error
+
+
+def skips(path: Path) -> frozenset[str]:
+    """Return the steps that an operator does without when the claim of a state file is undone.
+
+    A file that cannot be read is none, with a warning: then the claim stays held.
+    """
+    place = _skips(path)
+    try:
+        return frozenset(map(str, json.loads(read(place))))
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        log.warning("%s cannot be read, so no step is skipped: %s", place, error)
+        return frozenset()
+
+
+def skip(path: Path, step: str, files: Files) -> None:
+    """Do without a step when the claim of a state file is undone next. StateError if that cannot be written.
+
+    The driver may run: it reads this file, which is beside the claim's, and never writes it.
+    """
+    try:
+        files.write(_skips(path), json.dumps(sorted({*skips(path), step})).encode())
+    except OSError as error:
+        raise StateError(f"cannot write {_skips(path)}: {error.strerror or error}; try again") from error
+
+
+def set_aside(path: Path, files: Files) -> None:
+    """Rename the state file of a claim that ended without a step, so that what was before is not lost. OSError."""
+    files.rename(path, next(free.name for free in _names(path, _SKIPPED) if not os.path.lexists(free)))
+
+
+def forget_skips(path: Path, files: Files) -> None:
+    """Remove what `skip` wrote, once the claim holds nothing. OSError."""
+    files.remove(_skips(path), survive_power_loss=False)
+
+
+def skips_of_no_claim(directory: Path) -> Iterator[Path]:
+    """Yield the state files that do not exist, but for which a step was to be skipped."""
+    for place in directory.glob(f"{_SKIPS}*{SUFFIX}"):
+        path = place.with_name(place.name.removeprefix(_SKIPS))
+        if not os.path.lexists(path):
+            yield path
+
+
+def _skips(path: Path) -> Path:
+    return path.with_name(f"{_SKIPS}{path.name}")
 
 
 def _kept(path: Path, content: bytes) -> Path:

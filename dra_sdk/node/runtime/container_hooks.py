@@ -15,8 +15,10 @@ from typing import Final
 
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
+from dra_sdk.model.undo import AtOnce
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions, Launch, socket_below
+from dra_sdk.node.prepare.dependencies import Undone
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
 from dra_sdk.node.runtime.metrics import Metrics
@@ -38,6 +40,7 @@ class ContainerHooks:
     preparer: knows the claims that hold devices, and takes the statuses that hooks report.
     metrics: gets the events and the state of the connection.
     ended: called when the connection ends that the runtime gave to this process when it started it.
+    undone: takes what became of the steps by which devices of pods that stop come back.
     """
 
     def __init__(
@@ -49,12 +52,19 @@ class ContainerHooks:
         metrics: Metrics,
         *,
         ended: Callable[[], None],
+        undone: Undone = lambda _claim, _steps: None,
     ) -> None:
         self._socket = nri_socket(settings)
         self._launch = Launch.take(os.environ)
         options = ConnectOptions(settings.nri_index, self._socket, launch=self._launch, ended=ended)
         self._plugin = DriverPlugin(
-            driver, node, preparer.held, options, measure=metrics.nri_event, report=preparer.report
+            driver,
+            node,
+            preparer.held,
+            options,
+            measure=metrics.nri_event,
+            report=preparer.report,
+            undo=AtOnce(undone),
         )
         metrics.add_nri_gauges(
             lambda: self._plugin.connection.runtime is not None,

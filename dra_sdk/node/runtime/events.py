@@ -1,7 +1,8 @@
 """Events of Kubernetes about what the kubelet does not report: on the node, and on the pods whose devices fail.
 
-The kubelet has events for prepares that fail. It has none for a device that becomes unhealthy under a pod, for devices
-that are not found or not published, and for a state file that is damaged. A thread of its own writes them, so no call
+The kubelet has events for calls that fail. It has none for a device that becomes unhealthy under a pod, for devices
+that are not found or not published, for a state file that is damaged, and for what a claim that has ended left on the
+node. A thread of its own writes them, so no call
 waits and no failure here fails anything else. What happens again is counted in the same Event (its `series`), and at
 most `BURST` Events are written at once, then one each `REFILL_SECONDS`; the rest is dropped, as the log has it.
 
@@ -27,6 +28,7 @@ from dra_sdk.kube import paths
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, HeldClaim
 from dra_sdk.model.status import HealthStatus
+from dra_sdk.model.undo import UndoStep, Verdict
 from dra_sdk.node.health.feed import HealthChange
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,12 @@ _NAME_LIMIT: Final = 128  # bytes of reportingInstance; also what an event's nam
 _FORBIDDEN: Final = 403
 Type = Literal["Normal", "Warning"]
 Reason = Literal[
-    "DeviceHealthChanged", "DeviceUnhealthy", "DevicesNotDiscovered", "DevicesNotPublished", "StateFileUnreadable"
+    "DeviceHealthChanged",
+    "DeviceUnhealthy",
+    "DevicesNotDiscovered",
+    "DevicesNotPublished",
+    "StateFileUnreadable",
+    "UndoStepRefused",
 ]
 """The reasons, for which operators have alerts: none is renamed."""
 
@@ -223,6 +230,14 @@ def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[H
                 ref = ClaimRef(claim.namespace, claim.name, claim.uid)
                 reason: Reason = "DeviceUnhealthy" if failed else "DeviceHealthChanged"
                 yield NodeEvent(reason, note, "Warning" if failed else "Normal", ref)
+
+
+def undo_events(driver: str, claim: ClaimRef, steps: Iterable[UndoStep]) -> Iterator[NodeEvent]:
+    """Yield an event on the node for each step that was refused and does not hold the claim: its pods have ended."""
+    for step in steps:
+        if step.verdict in {Verdict.HARMLESS, Verdict.SKIPPED}:
+            said = "skipped" if step.verdict is Verdict.SKIPPED else "refused, which does no harm to the next claim"
+            yield NodeEvent("UndoStepRefused", f"driver {driver}: {claim}: a step of its undo was {said}: {step}")
 
 
 def _now() -> str:

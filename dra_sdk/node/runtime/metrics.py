@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from time import perf_counter
 
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import metric
+from dra_sdk.model.undo import UndoStep, Verdict
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.slices.controller import SliceController
@@ -86,10 +87,22 @@ class Metrics:
             registry=self._registry,
         )
         self._requests = cache(partial(requests.labels, driver))
+        self._refused = Counter(
+            "dra_sdk_undo_steps_refused",
+            "Steps of undoing claims that were refused: harmless, skipped by an operator, or dangerous",
+            ["driver", "verdict"],
+            registry=self._registry,
+        )
 
     def request(self, method: str, status: int) -> None:
         """Count one request to the API server."""
         self._requests(method, status).inc()
+
+    def undone(self, steps: Iterable[UndoStep]) -> None:
+        """Count the refused steps of an attempt to undo a claim."""
+        for step in steps:
+            if step.verdict in {Verdict.HARMLESS, Verdict.SKIPPED, Verdict.DANGEROUS}:
+                self._refused.labels(self._driver, step.verdict.value).inc()
 
     def call(self, name: str) -> Timed:
         """Measure one prepare or unprepare."""
@@ -117,6 +130,7 @@ class Metrics:
         """Add the values that are read at each scrape."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "claims_held": ("Claims that hold devices", lambda: len(preparer.held())),
+            "claims_held_by_undo": ("Claims that a step of their undo holds", lambda: len(preparer.held_by_undo())),
             "state_files_unreadable": ("State files that need an operator", lambda: len(preparer.unreadable())),
             "registered": ("Whether the kubelet has registered us", registration.registered.is_set),
             "slices_synced": ("Whether the API server has all that was published", lambda: slices.synced),

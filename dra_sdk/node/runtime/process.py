@@ -37,7 +37,7 @@ from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
 from dra_sdk.node.runtime.endpoints import HttpServer, pages
-from dra_sdk.node.runtime.events import EventWriter, NodeEvent, Reason, health_events
+from dra_sdk.node.runtime.events import EventWriter, NodeEvent, Reason, health_events, undo_events
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
@@ -48,6 +48,7 @@ from dra_sdk.rpc.server import Method
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dra_sdk.model.undo import UndoStep
     from dra_sdk.node.health.feed import HealthChange
     from dra_sdk.node.runtime.container_hooks import ContainerHooks
 
@@ -229,6 +230,13 @@ class DriverProcess:
             for event in health_events(self.driver.info.name, changes, self.preparer.held()):
                 self._events.put(event)
 
+    def _report_undo(self, claim: ClaimRef, steps: Sequence[UndoStep]) -> None:
+        """Count the steps that were refused, and write events about those with which no pod is left."""
+        self.metrics.undone(steps)
+        if self._events is not None:
+            for event in undo_events(self.driver.info.name, claim, steps):
+                self._events.put(event)
+
     def _make_publisher(self) -> Publisher:
         unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
         return Publisher(
@@ -245,6 +253,7 @@ class DriverProcess:
             fetch=self._api.fetch,
             find_device=self.publisher.discovery.published,
             announce=self._statuses.put,
+            undone=self._report_undo,
             locks=self.locks,
         )
 
@@ -254,7 +263,9 @@ class DriverProcess:
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
 
         ended = partial(self._ended, "the container runtime has ended the connection that it started this process with")
-        return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended)
+        return ContainerHooks(
+            self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended, undone=self._report_undo
+        )
 
     def _add_gauges(self) -> None:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)

@@ -10,18 +10,17 @@ Source: amdgpu_gfx.c and amdgpu_xcp.c of the kernel; "GPU partitioning" of the A
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
 from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
-from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk import Claim, HeldClaim, NotNeededError, PermanentError, RetriableError
 from dra_sdk.hardware import read_optional, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
 from dra_sdk.settings import split_words
 
-log = logging.getLogger(__name__)
 MODE_STEP: Final = "mode"
 _APPEAR_SECONDS: Final = 10.0
 
@@ -42,7 +41,7 @@ def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[Amd
     with node.record(address, claim.uid) as record:
         now = read_mode(gpu.pci.path, "compute")
         if now != mode:
-            available = _available(gpu)
+            available = available_modes(gpu.pci.path)
             if mode not in available:
                 modes = ", ".join(name.upper() for name in available) or "none"
                 raise PermanentError(f"GPU {gpu.name} has no compute partition mode {mode.upper()}; it has: {modes}")
@@ -63,19 +62,30 @@ def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[Amd
     return partitions
 
 
-def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
+def undivide(node: AmdNode, claim: HeldClaim, entry: JSON) -> None:
     """Undo `divide`: bring the GPU into its earlier mode. Raises RetriableError while a partition is in use."""
-    address = entry["gpu"]
-    with node.undoing(address, uid) as ours:
+    address, mode = entry["gpu"], entry["mode"]
+    with node.undoing(address, claim.uid) as ours:
         if not ours:
             return
-        path = function_path(node, address)
-        if not path.exists():
-            log.warning("GPU %s is gone, so its compute partition mode is not restored", address)
-        elif read_mode(path, "compute") not in {"", entry["mode"]}:
+        problem = _obstacle(node, address, mode)
+        if not problem and read_mode(function_path(node, address), "compute") not in {"", mode}:
             wait_until_unused(node, address, partitions_of(node, address))
-            set_mode(node, address, entry["mode"])
+            set_mode(node, address, mode)
         node.records.save(address, AmdGpuRecord())
+        if problem:
+            raise NotNeededError(problem)
+
+
+def _obstacle(node: AmdNode, address: str, mode: str) -> str:
+    """Return why a GPU cannot have its earlier mode any more; empty if it can."""
+    path = function_path(node, address)
+    if not path.exists():
+        return f"GPU {address} is gone, so its compute partition mode is not restored"
+    available = available_modes(path)
+    if available and mode not in available:
+        return f"GPU {address} no longer has the compute partition mode {mode.upper()}; it has: {', '.join(available)}"
+    return ""
 
 
 def set_mode(node: AmdNode, address: str, mode: str) -> None:
@@ -83,9 +93,9 @@ def set_mode(node: AmdNode, address: str, mode: str) -> None:
     node.write(function_path(node, address) / "current_compute_partition", f"{mode.upper()}\n")
 
 
-def _available(gpu: AmdGpu) -> list[str]:
-    """Return the modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
-    return split_words((read_optional(read_text, gpu.pci.path / "available_compute_partition") or "").lower())
+def available_modes(path: Path) -> list[str]:
+    """Return the modes that a GPU has; a kernel that does not list them refuses what the GPU does not have."""
+    return split_words((read_optional(read_text, path / "available_compute_partition") or "").lower())
 
 
 def wait_until_unused(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:

@@ -7,7 +7,8 @@ that was prepared or unprepared only in part is undone in the same way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from dra_driver_amd.config import GpuConfig, VfioDeviceConfig, config_for
@@ -25,6 +26,7 @@ from dra_sdk import (
     DraError,
     HardwareError,
     HeldClaim,
+    NotNeededError,
     PermanentError,
     PreparedDevice,
 )
@@ -43,12 +45,26 @@ def prepare(node: AmdNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
 
 
 def unprepare(node: AmdNode, claim: HeldClaim) -> None:
-    """Undo the steps in a claim's journal, the latest first. After a reboot every GPU is as the kernel starts it."""
+    """Undo the steps in a claim's journal, the latest first; all are tried.
+
+    After a reboot every GPU is as the kernel starts it.
+    """
     for entry in [] if claim.rebooted else reversed(claim.journal):
-        _UNDO[entry["step"]](node, claim.uid, dict(entry))
+        with claim.undoing(_step_name(entry)):
+            _UNDO[entry["step"]](node, claim, dict(entry))
 
 
-_UNDO: Final[dict[str, Callable[[AmdNode, str, JSON], None]]] = {
+def _step_name(entry: Mapping[str, Any]) -> str:
+    """Return what a step brings back, in words."""
+    match entry:
+        case {"step": "mode", "gpu": gpu}:
+            return f"compute partition mode of GPU {gpu}"
+        case {"step": "vfio", "gpu": gpu}:
+            return f"kernel driver of GPU {gpu}"
+    return f"journal entry {dict(entry)}"  # of another version
+
+
+_UNDO: Final[dict[str, Callable[[AmdNode, HeldClaim, JSON], None]]] = {
     MODE_STEP: undivide,
     VFIO_STEP: release_vfio_device,
 }
@@ -63,7 +79,8 @@ def _sweep(node: AmdNode, claim: Claim[Any]) -> None:
         if record.claim in live:
             continue
         try:
-            _UNDO[record.entry["step"]](node, record.claim, record.entry)
+            with suppress(NotNeededError):
+                _UNDO[record.entry["step"]](node, HeldClaim("", "", record.claim), record.entry)
         except DraError as error:  # the trouble of an old claim must not fail a new one
             log.warning("the change of GPU %s for claim %s cannot be undone: %s", address, record.claim, error)
 

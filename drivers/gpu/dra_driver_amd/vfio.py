@@ -14,7 +14,7 @@ from dra_driver_amd.gpus import AmdGpu, read_mode
 from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_driver_amd.partitions import partitions_of, set_mode, wait_until_unused
 from dra_driver_amd.passthrough import PassthroughFunction
-from dra_sdk import Claim
+from dra_sdk import Claim, HeldClaim, NotNeededError
 from dra_sdk.hardware import PciDevice, vfio
 from dra_sdk.hardware.pci_driver import function_path
 from dra_sdk.hardware.vfio import Passthrough, VfioDevice
@@ -53,19 +53,28 @@ def obtain_vfio_device(
     return vfio.vfio_device(pci)
 
 
-def release_vfio_device(node: AmdNode, uid: str, entry: JSON) -> None:
+def release_vfio_device(node: AmdNode, claim: HeldClaim, entry: JSON) -> None:
     """Undo `obtain_vfio_device`: bind every function as before. Raises RetriableError while a machine uses it."""
     address = entry["gpu"]
-    with node.undoing(address, uid) as ours:
+    with node.undoing(address, claim.uid) as ours:
         if not ours:
             return
         passthrough = Passthrough.from_entry(entry)
         passthrough.wait_until_free(node, f"GPU {address}", node.settings.busy_seconds)
         passthrough.restore(node)
-        now = read_mode(function_path(node, address), "compute")
-        if now and entry["mode"] and now != entry["mode"]:
-            set_mode(node, address, entry["mode"])
+        is_there = passthrough.is_there(node)
+        if entry["mode"] and is_there:
+            with claim.undoing(f"compute partition mode of GPU {address}", harmless=True):
+                _restore_mode(node, address, entry["mode"])
         node.records.save(address, AmdGpuRecord())
+        if not is_there:
+            raise NotNeededError(f"GPU {address} is gone, or was replaced by another card")
+
+
+def _restore_mode(node: AmdNode, address: str, mode: str) -> None:
+    """Restore the mode of a GPU that is back; without it, what it is divided into is published anew."""
+    if read_mode(function_path(node, address), "compute") not in {"", mode}:
+        set_mode(node, address, mode)
 
 
 def _record(node: AmdNode, claim: Claim[Any], pci: PciDevice, passthrough: Passthrough, parts: list[AmdGpu]) -> None:

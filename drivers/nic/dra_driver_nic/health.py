@@ -65,7 +65,7 @@ class NicHealthMonitor:
 
     def _problems_in_pod(self, record: NicRecord, rdma: Mapping[str, RdmaDevice]) -> list[str]:
         """List those of an interface in a pod: of the link there, and of its RDMA device as the node shows it."""
-        with self._node.pod_namespace(record.namespace) as pod:
+        with self._node.pod_namespace(record.namespace, record.namespace_id) as pod:
             link = pod.run(lambda network: network.find(record.tag)) if pod is not None and record.tag else None
         problems = _link_problems(link) if link is not None else []
         device = rdma.get(str(record.attributes.get("rdmaDevice")))

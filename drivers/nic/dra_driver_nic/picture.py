@@ -24,7 +24,7 @@ from typing import Final
 from dra_driver_nic.describe.devices import NicRecord, record_name
 from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.describe.node import NicNode
-from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.attachment import Attachment
 from dra_driver_nic.prepare.sandbox import moves
 from dra_sdk import HeldClaim
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,28 @@ NEEDS_ROOT = "network namespaces need root and the program ip"
 
 
 @pytest.fixture
-def networks() -> Iterator[PrivateNetworks]:
+def networks(make_networks: Callable[[], PrivateNetworks]) -> PrivateNetworks:
     """Make a private namespace that stands for the node's: nic0 and nic1 are veths whose other ends stay there."""
+    return make_networks()
+
+
+@pytest.fixture
+def make_networks() -> Iterator[Callable[[], PrivateNetworks]]:
+    """Return what makes such a namespace; all end with the test."""
     if os.geteuid() or shutil.which("ip") is None:
         pytest.skip(NEEDS_ROOT)
+    made: list[PrivateNetworks] = []
+
+    def make() -> PrivateNetworks:
+        made.append(_wired_networks())
+        return made[-1]
+
+    yield make
+    for networks in made:
+        networks.close()
+
+
+def _wired_networks() -> PrivateNetworks:
     made = PrivateNetworks()
     made.node.enter(_without_duplicate_address_detection)
     made.node.ip("link set lo up")
@@ -46,8 +64,7 @@ def networks() -> Iterator[PrivateNetworks]:
             f"neigh add 10.9.{number}.9 lladdr 02:00:00:00:00:09 dev nic{number}",
         )
     wait(partial(_is_settled, made.node))
-    yield made
-    made.close()
+    return made
 
 
 @pytest.fixture

@@ -71,6 +71,38 @@ def test_a_pod_that_could_not_start_keeps_no_hardware(driver: DriverHarness, net
     driver.assert_clean()
 
 
+def test_a_kernel_driver_that_was_loaded_again_has_made_the_interface_anew(
+    driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    """So it has no tag, and another name."""
+    networks.add_pod("pod1")
+    prepared = driver.prepare(claim(config=EVERY_FIELD))
+    run_sandbox(driver, "pod1")
+    networks.end_pod("pod1")
+    driver.node.remove("/sys/class/net/nic0")
+    networks.node.ip("link add eth0 type veth peer name wire7")
+    write_interface(driver.node, "eth0", 30, f"pci0000:00/{ADDRESS}")
+    driver.unprepare(prepared)
+    (link,) = json.loads(networks.node.ip("-j addr show nic0"))
+    assert (link["mtu"], "altnames" in link, "UP" in link["flags"]) == (4000, False, True)
+    assert "10.9.0.1" in [address["local"] for address in link["addr_info"]]
+    driver.assert_clean()
+
+
+def test_another_interface_of_its_name_does_not_stand_for_hardware_that_is_away(
+    driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    networks.add_pod("pod1")
+    prepared = driver.prepare(claim())
+    run_sandbox(driver, "pod1")
+    away = networks.remove_path("pod1")
+    driver.node.remove("/sys/class/net/nic0")
+    networks.node.ip("link set wire1 down", "link set wire1 name nic0")
+    with pytest.raises(RetriableError, match="has not come back from /run/netns/pod1"):
+        driver.unprepare(prepared)
+    away.close()
+
+
 def test_a_function_that_was_unplugged_with_its_pod_is_given_back(
     driver: DriverHarness, networks: PrivateNetworks
 ) -> None:

@@ -61,7 +61,7 @@ class KillingNetwork:
 class KillingNamespace:
     def __init__(self, namespace: NetworkNamespace, kill: Kill) -> None:
         self._namespace, self._kill = namespace, kill
-        self.handle, self.close = namespace.handle, namespace.close
+        self.handle, self.identity, self.close = namespace.handle, namespace.identity, namespace.close
 
     def run(self, work: Callable[[Any], T]) -> T:
         return self._namespace.run(lambda network: work(KillingNetwork(network, self._kill)))
@@ -97,7 +97,7 @@ def _as_vrf(link: Link) -> Link:
 class NamespaceWithoutVrf:
     def __init__(self, namespace: NetworkNamespace) -> None:
         self._namespace = namespace
-        self.handle, self.close = namespace.handle, namespace.close
+        self.handle, self.identity, self.close = namespace.handle, namespace.identity, namespace.close
 
     def run(self, work: Callable[[Any], T]) -> T:
         return self._namespace.run(lambda network: work(NetworkWithoutVrf(network)))

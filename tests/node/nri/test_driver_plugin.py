@@ -12,8 +12,10 @@ import pytest
 
 from dra_sdk import DeviceStatus, DriverInfo, HeldClaim, HeldDevice, Node, RetriableError
 from dra_sdk.errors import StateError
+from dra_sdk.extensions import UndoStep, Verdict
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import Report
+from dra_sdk.model.undo import AT_ONCE, AtOnce, Undo
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
@@ -118,11 +120,12 @@ def site(
     nri_version: str = "0.12.1",
     request_timeout: float = LONG,
     report: Report = lambda _claim, _device, _status: None,
+    undo: Undo = AT_ONCE,
 ) -> Iterator[tuple[Site, DriverPlugin]]:
     found = Site(tmp_path, nri_version, request_timeout)
     node, path = Node("n", tmp_path), found.runtime.path
     connected = DriverPlugin(
-        Driver.of(plugin), node, found.claims, ConnectOptions(path=path, limits=LIMITS), report=report
+        Driver.of(plugin), node, found.claims, ConnectOptions(path=path, limits=LIMITS), report=report, undo=undo
     )
     with found.runtime:
         connected.start()
@@ -152,6 +155,21 @@ def test_a_hook_gets_the_claims_and_devices_that_a_container_uses(tmp_path: Path
         here.runtime.stop_container("second")
         here.runtime.remove_container("second")
         assert driver.removed == [replace(driver.created[1], resources=ContainerResources(cpus=frozenset({1})))]
+
+
+def test_what_the_stop_of_a_pod_cannot_restore_is_reported(tmp_path: Path) -> None:
+    class Returning(CardDriver):
+        def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+            for claim in pod.claims:
+                with claim.undoing("name of card 0", harmless=True):
+                    raise RetriableError("it was given away")
+
+    seen: list[tuple[object, UndoStep]] = []
+    undo = AtOnce(lambda claim, steps: seen.extend((claim, step) for step in steps))
+    with site(tmp_path, Returning(), undo=undo) as (here, _):
+        here.pod()
+        here.runtime.stop_pod("pod1")
+    assert seen == [(CLAIM, UndoStep("name of card 0", Verdict.HARMLESS, "it was given away"))]
 
 
 def test_only_pods_with_claims_are_told_of(tmp_path: Path) -> None:

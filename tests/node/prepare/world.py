@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
-from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.dependencies import Dependencies, Undone
 from dra_sdk.node.prepare.engine import Preparer
 from tests.lamps import NAME, LampConfig, LampDriver
 
@@ -51,9 +51,11 @@ class World:
         shared: bool = False,
         durable: bool = True,
         metadata: bool = False,
+        extensions: Sequence[object] = (),
+        undone: Undone = lambda _ref, _steps: None,
     ) -> Preparer:
         """A preparer as a fresh process has it: nothing but what is on disk."""
-        driver = Driver.of(plugin or self.driver)
+        driver = Driver.of(plugin or self.driver, extensions)
         store = CheckpointStore(self.claims, files, shared=shared, durable=durable)
         cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, NAME, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
@@ -65,6 +67,7 @@ class World:
             find_device=self.find_device,
             boot_id=boot_id,
             locks=locks,
+            undone=undone,
             metadata=MetadataDirectory(NAME, self.root, files or Files()) if metadata else None,
         )
         made = Preparer(driver, Node("node-a", self.root), dependencies)

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, Device, DeviceHealth, DriverInfo, HealthStatus, HeldClaim, HeldDevice, Node
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    Device,
+    DeviceHealth,
+    DriverInfo,
+    HealthStatus,
+    HeldClaim,
+    HeldDevice,
+    Node,
+    RetriableError,
+)
 from dra_sdk.errors import ApiError, NotFoundError, UnreachableError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
@@ -21,6 +32,7 @@ from dra_sdk.node.runtime.events import BURST, NOTE_LIMIT, EventWriter, NodeEven
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import CATALOG, AllocatedDevice, Catalog, EmbeddedCluster, ResourceType
+from dra_sdk.tools.simulator.kubelet.records import KubeletError
 from tests.embedded import settings_for
 
 NAME = "lamps.example.com"
@@ -235,6 +247,48 @@ def test_a_node_is_told_why_it_has_no_devices() -> None:
     ):
         assert wait(lambda: found(cluster)) == [("DevicesNotDiscovered", "Node", cluster.node_name)]
         assert "no bulb" in cluster.api.list("events")[0]["note"]
+
+
+class Stuck(Lamps):
+    """Lamps whose light goes out, and whose glass cannot be wiped; with `light`, it does not go out either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.light = False
+
+    def dra_unprepare(self, claim: HeldClaim) -> None:
+        for device in claim.devices:
+            with claim.undoing(f"light of {device.name}"):
+                if self.light:
+                    raise RetriableError("the switch is hot")
+            with claim.undoing(f"glass of {device.name}", harmless=True):
+                raise RetriableError("no cloth")
+
+
+def test_a_node_is_told_of_a_refused_step_that_is_harmless_and_metrics_count_all() -> None:
+    lamps = Stuck()
+    with (
+        EmbeddedCluster(catalog=WITH_EVENTS) as cluster,
+        DriverProcess(Driver.of(lamps), settings_for(cluster)) as process,
+    ):
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.create_class("lamp")
+        cluster.create_claim("light", {"light": "lamp"})
+        cluster.allocate("light", [AllocatedDevice("light", NAME, cluster.node_name, "lamp-0")])
+        cluster.run_pod("reader", ["light"])
+        lamps.light = True
+        with pytest.raises(KubeletError, match="light of lamp-0: the switch is hot"):
+            cluster.stop_pod("reader")
+        assert f'dra_sdk_claims_held_by_undo{{driver="{NAME}"}} 1.0' in process.metrics.text().decode()
+        lamps.light = False
+        cluster.stop_pod("reader")
+        text = process.metrics.text().decode()
+        assert f'dra_sdk_claims_held_by_undo{{driver="{NAME}"}} 0.0' in text
+        for verdict, count in (("harmless", 2), ("dangerous", 1)):
+            assert f'dra_sdk_undo_steps_refused_total{{driver="{NAME}",verdict="{verdict}"}} {count}.0' in text
+        assert wait(lambda: found(cluster)) == [("UndoStepRefused", "Node", cluster.node_name)]
+        (event,) = cluster.api.list("events")
+        assert event["note"].endswith("was refused, which does no harm to the next claim: glass of lamp-0: no cloth")
 
 
 def test_a_server_without_the_api_and_a_driver_without_events_run_as_before() -> None:

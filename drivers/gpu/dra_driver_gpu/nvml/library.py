@@ -29,6 +29,10 @@ class NoDriverError(HardwareError):
     """The node has no working NVIDIA driver, so nothing that needs NVML can be done."""
 
 
+class NotLoadedError(NoDriverError):
+    """The kernel module is not loaded, so nothing is left of what was set on its GPUs."""
+
+
 class NvmlLibrary:
     """One NVML, shared by threads. `optional` are the queries that may stay without an answer."""
 
@@ -116,6 +120,6 @@ def _initialize(nvml: Nvml) -> None:
             f"no NVIDIA driver is installed here: {error}; install it, or set DRA_GPU_DRIVER_ROOT to where it is"
         ) from error
     except DriverNotLoadedError as error:
-        raise NoDriverError(
+        raise NotLoadedError(
             f"the NVIDIA kernel module is not loaded: {error}; load it with `modprobe nvidia`"
         ) from error

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from dra_driver_gpu.gpu_record import FABRIC_STEP, JSON, MIG_STEP, MPS_STEP, USE
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
+from dra_driver_gpu.nvml.library import NotLoadedError
 from dra_driver_gpu.prepare import fabric
 from dra_driver_gpu.prepare.gpus import find_gpu, make_whole
 from dra_driver_gpu.prepare.mig_devices import MigInstance, find_mig_device, obtain_mig_device, release_mig_device
@@ -33,6 +35,7 @@ from dra_sdk import (
     DeviceNode,
     DraError,
     HeldClaim,
+    NotNeededError,
     PermanentError,
     PreparedDevice,
     RetriableError,
@@ -202,9 +205,10 @@ def _daemons(claim: Claim[Any], members: Sequence[ReadyDevice]) -> Iterator[tupl
 
 
 def unprepare(node: NvidiaNode, claim: HeldClaim) -> None:
-    """Undo the steps in a claim's journal, the latest first."""
+    """Undo the steps in a claim's journal, the latest first. All are tried."""
     for entry in reversed(claim.journal):
-        _undo(node, claim.uid, dict(entry), rebooted=claim.rebooted)
+        with claim.undoing(_step_name(entry)):
+            _undo(node, claim, dict(entry))
 
 
 def sweep(node: NvidiaNode, claim: Claim[Any]) -> bool:
@@ -222,7 +226,8 @@ def sweep(node: NvidiaNode, claim: Claim[Any]) -> bool:
 
 def _try_undo(node: NvidiaNode, uid: str, entry: JSON) -> bool:
     try:
-        _undo(node, uid, entry, rebooted=False)
+        with suppress(NotNeededError):
+            _undo(node, HeldClaim("", "", uid), entry)
     except Exception as error:  # noqa: BLE001 (the trouble of an old claim must not fail a new one)
         log.warning("a step of claim %s, which holds nothing, cannot be undone: %s: %s", uid, entry, error)
         return False
@@ -243,18 +248,41 @@ def _remaining_steps(node: NvidiaNode) -> Iterator[tuple[str, JSON]]:
         yield from fabric.fabric_steps(node)
 
 
-def _undo(node: NvidiaNode, uid: str, entry: JSON, *, rebooted: bool) -> None:
+def _step_name(entry: Mapping[str, Any]) -> str:
+    """Return what a step brings back, in words."""
+    match entry:
+        case {"step": "mps", "id": daemon}:
+            return f"MPS daemon {daemon}"
+        case {"step": "vfio", "gpu": gpu}:
+            return f"kernel driver of GPU {gpu}"
+        case {"step": "fabric", "partition": number}:
+            return f"partition {number} of the NVSwitch fabric"
+        case {"step": "mig", "gpu": gpu, "profile": profile, "start": start}:
+            return f"MIG device of profile {profile} at slice {start} of GPU {gpu}"
+        case {"step": "use", "device": device}:
+            return f"sharing of device {device}"
+    return f"journal entry {dict(entry)}"  # of another version
+
+
+def _undo(node: NvidiaNode, claim: HeldClaim, entry: JSON) -> None:
     """Undo one step. After a reboot only files are left: GPUs forget everything, and start as the operator set them."""
     if entry["step"] == MPS_STEP:
-        mps_daemons(node).stop(entry["id"])
-    elif rebooted:
+        _end_daemon(node, claim, entry["id"])
+    elif claim.rebooted:
         return
     elif entry["step"] == VFIO_STEP:
-        release_vfio_device(node, entry)
+        release_vfio_device(node, claim, entry)
     elif entry["step"] == FABRIC_STEP:
-        _release_partition(node, uid, entry)
+        _release_partition(node, claim.uid, entry)
     else:
-        _undo_by_nvml(node, uid, entry)
+        _undo_by_nvml(node, claim, entry)
+
+
+def _end_daemon(node: NvidiaNode, claim: HeldClaim, daemon_id: str) -> None:
+    daemons = mps_daemons(node)
+    daemons.end(daemon_id)
+    with claim.undoing(f"directory of MPS daemon {daemon_id}", harmless=True):  # the next `sweep` tries again
+        daemons.clear(daemon_id)
 
 
 def _release_partition(node: NvidiaNode, uid: str, entry: JSON) -> None:
@@ -265,19 +293,19 @@ def _release_partition(node: NvidiaNode, uid: str, entry: JSON) -> None:
     fabric.deactivate(node, node.fabric, uid, entry)
 
 
-_BY_NVML: Final[dict[str, Callable[[NvidiaNode, Nvml, str, JSON], None]]] = {
+_BY_NVML: Final[dict[str, Callable[[NvidiaNode, Nvml, HeldClaim, JSON], None]]] = {
     MIG_STEP: release_mig_device,
     USE_STEP: end_use,
 }
 
 
-def _undo_by_nvml(node: NvidiaNode, uid: str, entry: JSON) -> None:
+def _undo_by_nvml(node: NvidiaNode, claim: HeldClaim, entry: JSON) -> None:
     try:
         with node.nvml() as nvml:
-            _BY_NVML[entry["step"]](node, nvml, uid, entry)
-    except (GpuIsLostError, NotFoundError) as error:
-        log.warning("GPU %s is gone, and with it the step %s of claim %s: %s", entry["gpu"], entry["step"], uid, error)
+            _BY_NVML[entry["step"]](node, nvml, claim, entry)
+    except (GpuIsLostError, NotFoundError, NotLoadedError) as error:
         records = gpu_records(node)
         with records.locked(entry["gpu"]) as record:
-            record.forget(uid)
+            record.forget(claim.uid)
             records.save(entry["gpu"], record)
+        raise NotNeededError(f"GPU {entry['gpu']} is gone, and with it what was set: {error}") from error

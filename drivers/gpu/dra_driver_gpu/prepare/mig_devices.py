@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.describe.devices import MigPlace
-from dra_driver_gpu.gpu_record import JSON, MIG_STEP, GpuRecord, gpu_records, instance_key
+from dra_driver_gpu.gpu_record import JSON, MIG_STEP, gpu_records, instance_key
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import ComputeInstance, Gpu, GpuInstance, Nvml
 from dra_driver_gpu.nvml.errors import InsufficientResourcesError, NotFoundError, NotSupportedError
@@ -19,7 +19,7 @@ from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, GpuInstanceProfi
 from dra_driver_gpu.nvml.queries import compute_instances, gpu_instance_profiles, gpu_instances, mig_enabled
 from dra_driver_gpu.prepare.gpus import find_gpu, once_free, turn_mig_off, turn_mig_on
 from dra_driver_gpu.prepare.plan import PlannedDevice
-from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk import Claim, HeldClaim, PermanentError, RetriableError
 from dra_sdk.hardware.polling import Clock
 
 _WHOLE: Final = {
@@ -90,16 +90,22 @@ def obtain_mig_device(
         return gpu, mig
 
 
-def release_mig_device(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> None:
-    """Undo `obtain_mig_device` for the claim `uid` with `entry` in its journal; the last claim removes the device."""
+def release_mig_device(node: NvidiaNode, nvml: Nvml, claim: HeldClaim, entry: JSON) -> None:
+    """Undo `obtain_mig_device` for a claim with `entry` in its journal; the last claim removes the device."""
     uuid, profile, start = entry["gpu"], entry["profile"], entry["start"]
     key, records = instance_key(profile, start), gpu_records(node)
     with records.locked(uuid) as record:
         made = record.instances.get(key)
         if made is not None:
-            made["claims"] = [holder for holder in made["claims"] if holder != uid]
+            made["claims"] = [holder for holder in made["claims"] if holder != claim.uid]
         if made is None or not made["claims"]:
-            _remove(node, nvml.device_by_uuid(uuid), record, profile, start)
+            gpu = nvml.device_by_uuid(uuid)
+            _destroy(gpu, profile, start, node.clock, node.settings.busy_seconds)
+            record.instances.pop(key, None)
+            with claim.undoing(
+                f"MIG mode of GPU {uuid}", harmless=True
+            ):  # the next claim for the whole GPU tries again
+                turn_mig_off(node, gpu, record, min(_TURN_OFF_SECONDS, node.settings.busy_seconds))
         records.save(uuid, record)
 
 
@@ -111,12 +117,6 @@ def _check_may_create(node: NvidiaNode, gpu: Gpu, planned: PlannedDevice, place:
             f"MIG device {planned.device.name} cannot be created: somebody else's GPU instance is there, without "
             "compute instance or with several"
         )
-
-
-def _remove(node: NvidiaNode, gpu: Gpu, record: GpuRecord, profile: int, start: int) -> None:
-    _destroy(gpu, profile, start, node.clock, node.settings.busy_seconds)
-    record.instances.pop(instance_key(profile, start), None)
-    turn_mig_off(node, gpu, record, min(_TURN_OFF_SECONDS, node.settings.busy_seconds))
 
 
 def _existing(gpu: Gpu, place: MigPlace) -> MigInstance | None:

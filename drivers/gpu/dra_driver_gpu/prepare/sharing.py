@@ -5,7 +5,6 @@ Claims that hold shares of one device must have the same configuration, because 
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from dra_driver_gpu.config import INTERVALS
@@ -15,10 +14,9 @@ from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Gpu, Nvml
 from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.prepare.plan import PlannedDevice
-from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk import Claim, HeldClaim, NotNeededError, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import Command, CommandError
 
-log = logging.getLogger(__name__)
 _VOLTA: Final = (7, 0)  # the first compute capability with selectable time slices and several users of MPS
 
 
@@ -47,13 +45,13 @@ def begin_use(node: NvidiaNode, claim: Claim[Any], planned: PlannedDevice, gpu: 
             _set(node, gpu, record, planned)
 
 
-def end_use(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> None:
-    """Undo `begin_use` for the claim `uid` with `entry` in its journal."""
-    uuid, name, records = entry["gpu"], entry["device"], gpu_records(node)
+def end_use(node: NvidiaNode, nvml: Nvml, claim: HeldClaim, entry: JSON) -> None:
+    """Undo `begin_use` for a claim with `entry` in its journal."""
+    uuid, name, uid, records = entry["gpu"], entry["device"], claim.uid, gpu_records(node)
     with records.locked(uuid) as record:
         others = [use for use in record.uses.values() if use["device"] == name and use["claim"] != uid]
         if not others and _key(uid, name) in record.uses:
-            _restore(node, nvml, uuid, record)
+            _restore(node, nvml.device_by_uuid(uuid), claim, record)
         record.uses.pop(_key(uid, name), None)
         records.save(uuid, record)
 
@@ -90,11 +88,13 @@ def _set(node: NvidiaNode, gpu: Gpu, record: GpuRecord, planned: PlannedDevice) 
         records.save(uuid, record)
 
 
-def _restore(node: NvidiaNode, nvml: Nvml, uuid: str, record: GpuRecord) -> None:
-    gpu = nvml.device_by_uuid(uuid)
+def _restore(node: NvidiaNode, gpu: Gpu, claim: HeldClaim, record: GpuRecord) -> None:
+    """Restore the compute mode, with which the next claim could not work, and the time slice, which only takes time."""
     if record.time_slice:
         gpu.compute_mode()  # fails with GPU_IS_LOST if so; nvidia-smi would only report a failure
-        _reset_time_slice(node, uuid, certain=record.time_slice == "set")
+        uuid = gpu.uuid()
+        with claim.undoing(f"time slice of GPU {uuid}", harmless=True):
+            _reset_time_slice(node, uuid, certain=record.time_slice == "set")
         record.time_slice = ""
         gpu_records(node).save(uuid, record)
     if record.compute_mode is not None:
@@ -110,7 +110,7 @@ def _reset_time_slice(node: NvidiaNode, uuid: str, *, certain: bool) -> None:
     except CommandError as error:
         if certain:
             raise
-        log.warning("GPU %s accepts no time slice, so there is none to reset: %s", uuid, error)
+        raise NotNeededError(f"GPU {uuid} accepts no time slice: {error}") from error
 
 
 def _time_slice_command(node: NvidiaNode, uuid: str, number: int) -> Command:

@@ -10,7 +10,6 @@ Sources: nvidia-persistenced(1); nv-procfs.c of the open kernel modules for `unb
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +22,12 @@ from dra_driver_gpu.nvml.library import NoDriverError
 from dra_driver_gpu.nvml.queries import ask_offered
 from dra_driver_gpu.prepare.gpus import make_whole
 from dra_driver_gpu.prepare.plan import PlannedDevice
-from dra_sdk import Claim, RetriableError
+from dra_sdk import Claim, HeldClaim, NotNeededError, RetriableError
 from dra_sdk.hardware import PciDevice, pci_driver, read_int, read_optional, read_pci_devices, read_text, vfio
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.pci_driver import wait_until_free
 from dra_sdk.hardware.vfio import Passthrough, VfioDevice
 
-log = logging.getLogger(__name__)
 _KERNEL_DRIVER: Final = "nvidia"
 _PERSISTENCED: Final = "run/nvidia-persistenced/socket"
 _CLOSED_SECONDS: Final = 5.0  # to wait again, with NVML closed, for processes that opened the GPU since
@@ -96,20 +94,29 @@ def obtain_vfio_device(
     return vfio.vfio_device(gpu.pci)
 
 
-def release_vfio_device(node: NvidiaNode, entry: JSON) -> None:
+def release_vfio_device(node: NvidiaNode, claim: HeldClaim, entry: JSON) -> None:
     """Undo `obtain_vfio_device`: bind every function as before. Raises RetriableError while a machine uses it."""
-    passthrough = Passthrough.from_entry(entry)
+    passthrough, address = Passthrough.from_entry(entry), entry["gpu"]
     if passthrough.changed(node):
-        passthrough.wait_until_free(node, f"GPU {entry['gpu']}", node.settings.vfio_seconds)
+        passthrough.wait_until_free(node, f"GPU {address}", node.settings.vfio_seconds)
         with node.without_nvml():  # NVML finds a GPU only when it is initialized
             passthrough.restore(node.within(_CHANGE_SECONDS))
-    _unlock(node, entry["gpu"])
-    if entry["persistence"]:
-        try:
-            _set_persistence(node, entry["gpu"], on=True)
-        except (NotFoundError, GpuIsLostError, NoDriverError) as error:
-            log.warning("GPU %s is gone, so its persistence mode is not restored: %s", entry["gpu"], error)
-    _record(node, entry["gpu"], {})
+    is_there = passthrough.is_there(node)
+    if is_there:
+        _unlock(node, address)
+    if entry["persistence"] and is_there:
+        with claim.undoing(f"persistence mode of GPU {address}", harmless=True):
+            _restore_persistence(node, address)
+    _record(node, address, {})
+    if not is_there:
+        raise NotNeededError(f"GPU {address} is gone, or was replaced by another card")
+
+
+def _restore_persistence(node: NvidiaNode, address: str) -> None:
+    try:
+        _set_persistence(node, address, on=True)
+    except (NotFoundError, GpuIsLostError, NoDriverError) as error:
+        raise NotNeededError(f"GPU {address} is gone, so its persistence mode is not restored: {error}") from error
 
 
 def _bind(node: NvidiaNode, pci: PciDevice, passthrough: Passthrough) -> None:

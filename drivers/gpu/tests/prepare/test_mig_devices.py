@@ -306,7 +306,7 @@ def test_a_lost_gpu_does_not_fail_the_unprepare(make_gpus, caplog):
     harness.memory.lose(harness.memory.gpus[0].uuid)
     harness.driver.unprepare(prepared)
     harness.driver.assert_clean()
-    assert "is gone, and with it the step mig of claim" in caplog.text
+    assert "is gone, and with it what was set" in caplog.text
     harness.memory.reset(harness.memory.gpus[0].uuid)
     harness.driver.prepare(claim(mig()))
 

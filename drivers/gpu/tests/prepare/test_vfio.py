@@ -450,6 +450,48 @@ def test_a_driver_that_was_removed_does_not_fail_the_unprepare(make_vms, caplog)
     assert "its persistence mode is not restored" in caplog.text
 
 
+def test_a_refused_persistence_mode_is_a_warning_and_the_claim_ends(make_vms, caplog):
+    """As nvidia-persistenced refuses it, though the GPU is back."""
+    harness = make_vms("L4", "L4")
+    for gpu in harness.memory.gpus:
+        harness.memory.state(gpu.uuid).persistence = True
+    prepared = harness.driver.prepare(claim(vm(count=2)))
+    harness.memory.fail("nvmlDeviceSetPersistenceMode", ReturnCode.UNKNOWN, times=100)
+    harness.driver.unprepare(prepared)
+    harness.driver.assert_clean()
+    assert (driver(harness), driver(harness, "0000:11:00.0")) == ("nvidia", "nvidia")
+    assert caplog.text.count("which does no harm to the next claim: persistence mode of GPU 0000:1") == 2
+
+
+def test_a_gpu_that_a_machine_keeps_holds_the_claim_and_the_other_gpu_is_back(make_vms):
+    harness = make_vms("L4", "L4")
+    prepared = harness.driver.prepare(claim(vm(count=2)))
+    node = harness.node.path("/dev/vfio/20")
+    with node.open():
+        users = harness.node.path("/proc/4711/fd")
+        users.mkdir(parents=True)
+        (users / "7").symlink_to("/dev/vfio/20")
+        with pytest.raises(RetriableError, match=r"^kernel driver of GPU 0000:10:00.0: GPU .* was still in use"):
+            harness.driver.unprepare(prepared)
+    assert (driver(harness), driver(harness, "0000:11:00.0")) == ("vfio-pci", "nvidia")
+    shutil.rmtree(users)
+    harness.driver.unprepare(prepared)
+    harness.driver.assert_clean()
+    assert driver(harness) == "nvidia"
+
+
+def test_another_card_at_the_address_is_left_alone(make_vms, caplog):
+    harness = make_vms("L4")
+    harness.memory.state(harness.memory.gpus[0].uuid).persistence = True
+    prepared = harness.driver.prepare(claim(vm()))
+    harness.node.path(f"/sys/bus/pci/devices/{GPU}/device").write_text("0x1234\n")
+    set_driver(harness, "other")
+    harness.driver.unprepare(prepared)
+    harness.driver.assert_clean()
+    assert driver(harness) == "other"
+    assert "GPU 0000:10:00.0 is gone, or was replaced by another card" in caplog.text
+
+
 def test_the_unbind_lock_is_released_if_binding_fails(make_vms):
     harness = make_vms("L4")
     lock = harness.node.file(f"/proc/driver/nvidia/gpus/{GPU}/unbindLock", "0\n")

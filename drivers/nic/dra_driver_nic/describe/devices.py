@@ -53,6 +53,7 @@ class NicRecord:
     pod: UID of the pod that has the interface; empty before and after that.
     pod_name: namespace and name of that pod.
     namespace: path of that pod's network namespace.
+    namespace_id: what no other namespace has, so that another one at this path is known; empty if that is not known.
     tag: the alternative name that the interface has there.
     attached: whether the device is there, configured; False while it moves, also after a crash.
     lease: its lease by DHCP; empty for none.
@@ -64,6 +65,7 @@ class NicRecord:
     pod: str = ""
     pod_name: str = ""
     namespace: str = ""
+    namespace_id: str = ""
     tag: str = ""
     attached: bool = False
     lease: dict[str, Any] = field(default_factory=dict)
@@ -86,14 +88,15 @@ def device_name(nic: Nic) -> str:
     A name that is no DNS label is written in base32, as dranet does it.
     """
     if nic.pci is not None:
-        return _function_name(nic.pci.address) + (f"-{nic.port}" if nic.port else "")
+        return function_name(nic.pci.address) + (f"-{nic.port}" if nic.port else "")
     name = nic.link.name if nic.link is not None else ""
     if _LABEL.fullmatch(name) and len(name) <= _NAME_LONGEST:
         return name
     return f"net-{base64.b32encode(name.encode()).decode().rstrip('=').lower()}"
 
 
-def _function_name(address: str) -> str:
+def function_name(address: str) -> str:
+    """Return the name of the device at a PCI address; of a function with several ports that of the first."""
     return f"pci-{address.translate(_DASHES)}"
 
 
@@ -139,14 +142,14 @@ class _FunctionCounters:
 
     def sets(self) -> list[CounterSet]:
         """Return the counter sets of the pool."""
-        return [CounterSet(_function_name(pf), {COUNTER: len(addresses)}) for pf, addresses in self._vfs.items()]
+        return [CounterSet(function_name(pf), {COUNTER: len(addresses)}) for pf, addresses in self._vfs.items()]
 
     def taken_by(self, address: str) -> list[CounterConsumption]:
         """Return what the device of a PCI function takes."""
         if address in self._vfs:
-            return [CounterConsumption(_function_name(address), {COUNTER: len(self._vfs[address])})]
+            return [CounterConsumption(function_name(address), {COUNTER: len(self._vfs[address])})]
         pf = self._pfs.get(address)
-        return [CounterConsumption(_function_name(pf), {COUNTER: 1})] if pf is not None else []
+        return [CounterConsumption(function_name(pf), {COUNTER: 1})] if pf is not None else []
 
 
 def _device(name: str, nic: Nic | None, record: NicRecord | None, counters: _FunctionCounters) -> Device:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from dra_driver_nic.describe.devices import OF_SHARE, NicRecord, device_name, nic_records, published
 from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.describe.selection import kept, shared
 from dra_driver_nic.network.files import FilesNamespace
 from dra_driver_nic.network.kernel import KernelNamespace
-from dra_driver_nic.network.links import NetworkNamespace, NetworkSnapshot
+from dra_driver_nic.network.links import NetworkError, NetworkNamespace, NetworkSnapshot
 from dra_driver_nic.network.rdma_netlink import (
     OpenRdmaSocket,
     RdmaSocket,
@@ -28,6 +30,7 @@ from dra_sdk.hardware import Host, read_optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 
+_ENDED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.EINVAL})
 OpenNamespace = Callable[[Path | None], NetworkNamespace]
 """Opens the network namespace of a path, or with None that of the node. OSError if it does not exist."""
 
@@ -78,17 +81,31 @@ class NicNode:
             opened.close()
 
     @contextmanager
-    def pod_namespace(self, path: str) -> Iterator[NetworkNamespace | None]:
-        """Open the network namespace of a pod by its path on the node; None if it does not exist any more."""
-        try:
-            opened = (self.open_namespace or KernelNamespace)(self._local(path)) if path else None
-        except OSError:
+    def pod_namespace(self, path: str, identity: str = "") -> Iterator[NetworkNamespace | None]:
+        """Open the network namespace of a pod by its path on the node; None if it does not exist any more.
+
+        It does not exist either if its file is left without a namespace, or with another one than that of an identity.
+        NetworkError if it cannot be opened for another reason.
+        """
+        opened = self._open(path) if path else None
+        if opened is not None and identity and opened.identity != identity:
+            opened.close()
             opened = None
         try:
             yield opened
         finally:
             if opened is not None:
                 opened.close()
+
+    def _open(self, path: str) -> NetworkNamespace | None:
+        try:
+            return (self.open_namespace or KernelNamespace)(self._local(path))
+        except OSError as error:
+            if error.errno in _ENDED or isinstance(error, FileNotFoundError):
+                return None
+            raise NetworkError(
+                f"network namespace {path} cannot be opened: {error.strerror}", error.errno or 0
+            ) from error
 
     def _is_this_machine(self) -> bool:
         here = read_optional(read_text, Path("/proc/sys/kernel/random/boot_id"))

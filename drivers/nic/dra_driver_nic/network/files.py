@@ -31,6 +31,7 @@ class FilesNamespace:
     """The network of a host that is a tree of files."""
 
     handle = -1
+    identity = ""
 
     def __init__(self, host: Host) -> None:
         self._host = host

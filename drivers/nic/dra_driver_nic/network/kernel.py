@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import logging
 import os
 import socket
@@ -64,6 +65,9 @@ log = logging.getLogger(__name__)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _OWN: Final = "/proc/thread-self/ns/net"
 _CLONE_NEWNET: Final = 0x40000000
+_NS_GET_NSTYPE: Final = 0xB703
+_SO_NETNS_COOKIE: Final = 71
+_COOKIE_BYTES: Final = 8
 _SYSCTLS: Final = Path("/proc/sys/net")  # of the thread's own namespace
 # RTM_*
 _NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_NAME, _DELETE_NAME = 16, 17, 18, 108, 109
@@ -79,7 +83,7 @@ _IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
 
 
 class KernelNamespace:
-    """A network namespace, by its path, for one thread at a time. OSError if it cannot be opened.
+    """A network namespace, by its path, for one thread at a time. OSError if it cannot be opened, or is none.
 
     The first `run` opens a netlink socket there, which is used until `close`. After an error another one is opened,
     because the answers to a request that failed may still come.
@@ -88,11 +92,24 @@ class KernelNamespace:
     def __init__(self, path: str | Path = _OWN) -> None:
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._netlink: NetlinkSocket | None = None
+        if not _is_network_namespace(self._handle):  # the file on which it was mounted is left
+            os.close(self._handle)
+            raise OSError(errno.EINVAL, "is no network namespace", str(path))
 
     @property
     def handle(self) -> int:
         """The open file."""
         return self._handle
+
+    @property
+    def identity(self) -> str:
+        """What no other namespace has: its cookie, before Linux 5.14 its inode, whose number may come again."""
+        with _inside(self._handle), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
+            try:
+                cookie = opened.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, _COOKIE_BYTES)
+            except OSError:
+                return f"inode {os.fstat(self._handle).st_ino}"
+        return f"cookie {int.from_bytes(cookie, sys.byteorder)}"
 
     def run(self, work: Callable[[Network], T]) -> T:
         """Call a function while this thread is in the namespace. A thread that it starts would stay there."""
@@ -114,6 +131,13 @@ class KernelNamespace:
         """Close socket and file; the namespace stays as long as something else is in it."""
         self._disconnect()
         os.close(self._handle)
+
+
+def _is_network_namespace(handle: int) -> bool:
+    try:
+        return fcntl.ioctl(handle, _NS_GET_NSTYPE) == _CLONE_NEWNET
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -361,6 +361,10 @@ class NetworkNamespace(Protocol):
     def handle(self) -> int:
         """The open file, for `Network.move`."""
 
+    @property
+    def identity(self) -> str:
+        """What no other namespace has; empty if that is not known."""
+
     def run(self, work: Callable[[Network], T]) -> T:
         """Call a function with this namespace's network."""
 

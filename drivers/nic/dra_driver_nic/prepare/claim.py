@@ -15,14 +15,22 @@ from dra_driver_nic.config import MACVLAN, NicConfig
 from dra_driver_nic.describe.devices import NicRecord, attributes, device_name, record_name
 from dra_driver_nic.describe.nics import Nic
 from dra_driver_nic.describe.node import NicNode
-from dra_driver_nic.network.links import Link, Network
-from dra_driver_nic.network.rdma import CONNECTION_MANAGER, pci_address_of
+from dra_driver_nic.network.links import Network
+from dra_driver_nic.network.rdma import CONNECTION_MANAGER
 from dra_driver_nic.prepare import status
-from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.attachment import Attachment
 from dra_driver_nic.prepare.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.prepare.plan import Allocated, check_interface, plan_attachment
 from dra_driver_nic.prepare.rdma_links import LINKS, RdmaLink, links_on, one_at_a_time, restore_links
-from dra_driver_nic.prepare.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves, return_interface
+from dra_driver_nic.prepare.sandbox import (
+    ATTACHMENT,
+    RDMA,
+    attachments,
+    bring_back,
+    moves,
+    port_of,
+    return_interface,
+)
 from dra_driver_nic.prepare.virtual_functions import VfStep
 from dra_sdk import Claim, ContainerEdits, DeviceNode, HeldClaim, PermanentError, PreparedDevice, RetriableError
 from dra_sdk.hardware import read_pci_device
@@ -76,56 +84,74 @@ def _places(device: Allocated) -> Iterator[str]:
 
 
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
-    """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
+    """Bring a claim's interfaces back, and undo what its journal lists; all is tried. A reboot has undone everything.
+
+    What the records have is needed until all has succeeded.
+    """
     if not claim.rebooted:
         for move in reversed([*moves(claim)]):
-            with node.records.locked(move.record) as record, one_at_a_time(node, move.links):
+            with (
+                claim.undoing(f"record of {move}"),
+                node.records.locked(move.record) as record,
+                one_at_a_time(node, move.links),
+            ):
                 bring_back(node, move, record)
         for entry in reversed(claim.journal):
-            _undo(node, entry)
-    for device in claim.devices:
-        with node.records.locked(record_name(device)) as record:
+            with claim.undoing(_step_name(entry), harmless=LEASE in entry):
+                _undo(node, claim, entry)
+    for device in [] if claim.undo.refused else claim.devices:
+        with claim.undoing(f"record of device {device.name}"), node.records.locked(record_name(device)) as record:
             if record.claim == claim.uid:
                 node.records.save(record_name(device), NicRecord())
 
 
-def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+def _step_name(entry: Mapping[str, Any]) -> str:
+    """Return what an entry of the journal brings back, in words."""
+    if LEASE in entry:
+        return f"lease of device {entry[LEASE]}"
+    if "functions" in entry:
+        return f"kernel driver of device {entry.get('device')}"
+    if "pf" in entry:
+        return f"settings of a virtual function of {entry['pf']}"
+    return f"journal entry {dict(entry)}"  # of another version
+
+
+def _undo(node: NicNode, claim: HeldClaim, entry: Mapping[str, Any]) -> None:
     if LEASE in entry:
         end_lease(node, entry)
         return
     if "functions" not in entry:
-        VfStep.from_entry(entry).restore(node)
+        VfStep.from_entry(entry).restore(node, claim)
         return
     step = Passthrough.from_entry(entry)
     step.wait_until_free(node.access, f"network device {entry['device']}", _BUSY_SECONDS)
     step.restore(node.access)
-    if entry[ATTACHMENT] is not None:
+    if entry[ATTACHMENT] is not None and step.is_there(node.access):
         attachment = Attachment.from_entry(entry[ATTACHMENT])
-        _restore_new_interface(node, attachment)
+        name = _restore_new_interface(node, claim, attachment)
         links = [RdmaLink.from_entry(link) for link in entry.get(LINKS, ())]
-        with one_at_a_time(node, links), node.namespace() as namespace:
-            restore_links(node, links, namespace, attachment.host.name)
+        undoing = claim.undoing(f"RDMA devices in software of {attachment}", harmless=True)
+        with undoing, one_at_a_time(node, links), node.namespace() as namespace:
+            restore_links(node, links, namespace, name)
 
 
-def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
-    """Make an interface what the old one was: a kernel driver that is bound again makes a new one."""
+def _restore_new_interface(node: NicNode, claim: HeldClaim, attachment: Attachment) -> str:
+    """Make an interface what the old one was: a kernel driver that is bound again makes a new one. Its name."""
+    names = [attachment.host.name]
 
     def restored() -> bool:
         with node.namespace() as namespace:
             links = namespace.run(lambda network: network.links())
-            returned = [link for link in links if _function_of(node, link) == attachment.pci]
+            returned = [link for link in links if port_of(node, link.name)[0] == attachment.pci]
             for link in returned[:1]:
                 if attachment.tag not in link.altnames:
                     namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
-                return_interface(node, attachment, NicRecord())
+                names[:] = [return_interface(node, attachment, NicRecord(), claim)]
         return bool(returned) or not (node.function(attachment.pci) / "driver").exists()
 
     if not node.access.clock.until(restored, node.settings.return_seconds):
         raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
-
-
-def _function_of(node: NicNode, link: Link) -> str:
-    return pci_address_of(node.host.sys / "class/net" / link.name)
+    return names[0]
 
 
 def _tag(network: Network, link: int, tag: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_nic.network.links import NetworkNamespace
-from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.attachment import Attachment
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess
 

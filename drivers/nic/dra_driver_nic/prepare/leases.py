@@ -33,7 +33,7 @@ from dra_driver_nic.network.links import (
     Route,
     named,
 )
-from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.attachment import Attachment
 from dra_sdk import Claim, DraError, RetriableError
 
 log = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ def _renewed(packets: socket.socket, lease: Lease) -> Lease:
 def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: Lease) -> None:
     """Keep a lease, and give the address to the interface in the pod for the time of the lease."""
     _save(node, device, record.claim, lease)
-    with node.records.locked(device) as now, node.pod_namespace(now.namespace) as pod:
+    with node.records.locked(device) as now, node.pod_namespace(now.namespace, now.namespace_id) as pod:
         if pod is not None and now.tag and (now.claim, now.tag) == (record.claim, record.tag):
             pod.run(lambda network: _set_address(network, now.tag, before, lease))
 
@@ -227,7 +227,7 @@ def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: L
 @contextmanager
 def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[NetworkNamespace, str]]:
     """Yield where the interface of a record is now: its namespace, and its name there."""
-    with node.namespace() as here, node.pod_namespace(record.namespace) as pod:
+    with node.namespace() as here, node.pod_namespace(record.namespace, record.namespace_id) as pod:
         if pod is not None and record.tag:
             link = pod.run(lambda network: network.find(record.tag))
             if link is not None:

@@ -28,7 +28,7 @@ from dra_driver_nic.network.links import (
     RoutingRule,
     Vrf,
 )
-from dra_driver_nic.prepare.attach import Attachment, HostState, PodState
+from dra_driver_nic.prepare.attachment import TAG, Attachment, HostState, PodState
 from dra_driver_nic.prepare.cni import read_network
 from dra_driver_nic.prepare.shares import share_kind, share_state
 from dra_sdk import AllocatedDevice, Claim, PermanentError
@@ -90,7 +90,7 @@ def plan_attachment(
     if link is None:
         raise ValueError(f"device {device.name} has no interface")
     label = f"device {device.name} ({nic})"
-    tag = f"dra-{claim.uid}-{number}"
+    tag = f"{TAG}{claim.uid}-{number}"
     addresses = device.config.interface.addresses or ()
     if nic.shared:
         _check_addresses(snapshot, 0, addresses, label)

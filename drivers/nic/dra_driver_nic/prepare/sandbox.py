@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from dra_driver_nic.describe.devices import NicRecord, record_name
+from dra_driver_nic.describe.devices import NicRecord, function_name, record_name
 from dra_driver_nic.describe.node import NicNode
 from dra_driver_nic.network.dhcp import Lease
-from dra_driver_nic.network.links import NetworkNamespace, named
+from dra_driver_nic.network.links import NetworkNamespace
+from dra_driver_nic.network.rdma import pci_address_of
 from dra_driver_nic.prepare import status
-from dra_driver_nic.prepare.attach import Attachment, attach, detach, is_tagged
-from dra_driver_nic.prepare.cni import Chain, CniCall, CniError
+from dra_driver_nic.prepare.attach import attach
+from dra_driver_nic.prepare.attachment import Attachment
+from dra_driver_nic.prepare.cni import Chain, CniCall
+from dra_driver_nic.prepare.detach import detach, is_tagged
 from dra_driver_nic.prepare.leases import with_lease
 from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.prepare.shares import make_shares, remove_share
 from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, RetriableError
+from dra_sdk.hardware import read_int, read_optional
 from dra_sdk.nri import PodSandbox
 
 log = logging.getLogger(__name__)
@@ -138,7 +142,8 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
         for move in wanted:
             record = records[move.record]
             record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
-            record.namespace, record.tag = pod.network_namespace, move.attachment.tag if move.attachment else ""
+            record.namespace, record.namespace_id = pod.network_namespace, target.identity
+            record.tag = move.attachment.tag if move.attachment else ""
             node.records.save(move.record, record)
         _attach_interfaces(node, (namespace, target), wanted)
         try:
@@ -183,18 +188,14 @@ def _add_to_network(
     return replace(move, cni={"cni": result, **({"cniCheck": problem} if problem else {})})
 
 
-def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
-    """Undo that; what went wrong, if anything."""
+def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> None:
+    """Undo that. Raises CniError; then the record still has it, and the next call tries again."""
     if move.attachment is None or not record.cni:
-        return ""
-    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
-        try:
-            _chain(node, move.attachment, namespace, record).delete(pod, record.cni.get(_RESULT, {}))
-        except CniError as error:
-            return str(error)
+        return
+    with node.namespace() as namespace, _pod_of(node, record) as pod:
+        _chain(node, move.attachment, namespace, record).delete(pod, record.cni.get(_RESULT, {}))
     record.cni = {}
     node.records.save(move.record, record)
-    return ""
 
 
 def _chain(node: NicNode, attachment: Attachment, namespace: NetworkNamespace, record: NicRecord) -> Chain:
@@ -242,7 +243,7 @@ def _take_from_before(
     """Bring a device back that an earlier sandbox has, or that a crash has left on the way."""
     attachment = move.attachment
     if record.pod and record.pod != pod.uid:
-        with node.pod_namespace(record.namespace) as other:
+        with _pod_of(node, record) as other:
             if other is not None and _has(node, other, move):
                 raise InUseError(f"{move} is in pod {record.pod_name}; it can be in one pod only")
     if record.namespace or (attachment is not None and is_tagged(namespace, attachment)):
@@ -256,49 +257,94 @@ def _has_rdma(node: NicNode, namespace: NetworkNamespace, names: Collection[str]
 def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
     """Bring the devices of a move back from the pod in which they are: RDMA first, because it stands on the interface.
 
-    Raises RetriableError, also if only a plugin of CNI has failed; the devices are back then.
+    All is tried, each in a step of its own of the claim's undo. Plugins of CNI, and RDMA devices in software, which the
+    kernel removes with the interface, are no reason to keep a device that is back.
     """
-    problem = _remove_from_network(node, move, record)
+    undoing = move.claim.undoing
+    with undoing(f"CNI network of {move}", harmless=True):
+        _remove_from_network(node, move, record)
     if move.rdma:
-        with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+        with undoing(f"RDMA devices of {move}"), node.namespace() as namespace, _pod_of(node, record) as pod:
             if pod is not None:
                 node.move_rdma(move.rdma, pod, namespace)
     if move.attachment is not None:
-        if record.namespace:
-            with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+        if move.links and record.namespace:
+            step = undoing(f"RDMA devices in software of {move} in the pod", harmless=True)
+            with step, node.namespace() as namespace, _pod_of(node, record) as pod:
                 remove_links(node, move.links, pod or namespace)
-        return_interface(node, move.attachment, record)
-        with node.namespace() as namespace:
-            remove_share(namespace, move.attachment)
-            restore_links(node, move.links, namespace, move.attachment.host.name)
-    if problem:
-        raise RetriableError(f"{move} is back, but {problem}")
+        with undoing(f"interface of {move}"):
+            _bring_interface_back(node, move, move.attachment, record)
 
 
-def return_interface(node: NicNode, attachment: Attachment, record: NicRecord) -> None:
-    """Bring an interface back from the pod in which it is, and restore it.
+def _bring_interface_back(node: NicNode, move: Move, attachment: Attachment, record: NicRecord) -> None:
+    name = return_interface(node, attachment, record, move.claim)
+    with node.namespace() as namespace:
+        remove_share(namespace, attachment)
+        if move.links:
+            with move.claim.undoing(f"RDMA devices in software of {move}", harmless=True):
+                restore_links(node, move.links, namespace, name)
 
-    The kernel returns hardware from a namespace that has ended, a little later; interfaces in software end with it.
-    Raises RetriableError if hardware has not come back.
+
+def _pod_of(node: NicNode, record: NicRecord) -> AbstractContextManager[NetworkNamespace | None]:
+    """Open the namespace in which a device was put; None if it has ended."""
+    return node.pod_namespace(record.namespace, record.namespace_id)
+
+
+def return_interface(node: NicNode, attachment: Attachment, record: NicRecord, claim: HeldClaim) -> str:
+    """Bring an interface back from the pod in which it is, and restore it. Its name on the node.
+
+    The kernel returns hardware from a namespace that has ended, a little later; interfaces in software end with it. A
+    kernel driver that was loaded again has made a new one, which becomes what the old one was. Raises RetriableError if
+    hardware has not come back.
     """
-    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+    names: list[str] = []
+    with node.namespace() as namespace, _pod_of(node, record) as pod:
 
         def is_back() -> bool:
-            return detach(namespace, pod, attachment) or not _is_away(node, namespace, attachment, record)
+            names[:] = [name] if (name := _returned(node, (namespace, pod), attachment, record, claim)) else []
+            return bool(names)
 
         seconds = node.settings.return_seconds
         if not node.access.clock.until(is_back, seconds):
             raise RetriableError(
                 f"{attachment} has not come back from {record.namespace} of pod {record.pod_name} in {seconds:g} s"
             )
+    return names[0]
 
 
-def _is_away(node: NicNode, namespace: NetworkNamespace, attachment: Attachment, record: NicRecord) -> bool:
-    """Return whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
-    if not record.namespace or not attachment.pci:
-        return False
-    is_there = namespace.run(lambda network: named(network, attachment.host.name)) is not None
-    return not is_there and (node.function(attachment.pci) / "driver").exists()
+def _returned(
+    node: NicNode,
+    namespaces: tuple[NetworkNamespace, NetworkNamespace | None],
+    attachment: Attachment,
+    record: NicRecord,
+    claim: HeldClaim,
+) -> str:
+    """Return the name of an interface that is back; empty if it is in a namespace that ends."""
+    namespace, wanted = namespaces[0], attachment.host.name
+    if name := detach(*namespaces, attachment, claim):
+        return name
+    if not record.namespace or not attachment.pci:  # it never left, or has ended with the pod
+        return wanted
+    links = namespace.run(lambda network: network.links())
+    own = [link for link in links if port_of(node, link.name) == _port(attachment)]
+    if not own and (node.function(attachment.pci) / "driver").exists():
+        return ""
+    if not own or any(link.name == wanted for link in own):
+        return wanted
+    namespace.run(lambda network: network.add_altname(own[0].index, attachment.tag))
+    return detach(*namespaces, attachment, claim)
+
+
+def port_of(node: NicNode, name: str) -> tuple[str, int]:
+    """Return the PCI address of an interface of the node, empty in software, and its port of that function."""
+    directory = node.host.sys / "class/net" / name
+    return pci_address_of(directory), read_optional(read_int, directory / "dev_port") or 0
+
+
+def _port(attachment: Attachment) -> tuple[str, int]:
+    """Return the same of an interface that was on the node, by the name of its device."""
+    suffix = attachment.device.removeprefix(function_name(attachment.pci)).lstrip("-")
+    return attachment.pci, int(suffix) if suffix.isdecimal() else 0
 
 
 def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
@@ -308,7 +354,9 @@ def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
             with node.records.locked(move.record) as record, one_at_a_time(node, move.links):
                 if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
                     bring_back(node, move, record)
-                    record.pod = record.pod_name = record.namespace = record.tag = ""
+                    record.pod = record.pod_name = record.tag = ""
                     record.attached = False
+                    if not record.cni:  # else `dra_unprepare` calls the plugins once more
+                        record.namespace = record.namespace_id = ""
                     node.records.save(move.record, record)
                     pod.report(move.claim, move.device, status.detached())

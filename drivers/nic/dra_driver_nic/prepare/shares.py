@@ -15,7 +15,7 @@ from typing import Final
 from dra_driver_nic.config import IPVLAN, MACVLAN, EthtoolConfig, NicConfig
 from dra_driver_nic.describe.nics import OWN_SHARE_PREFIX
 from dra_driver_nic.network.links import Link, Network, NetworkError, NetworkNamespace, named
-from dra_driver_nic.prepare.attach import Attachment, HostState
+from dra_driver_nic.prepare.attachment import Attachment, HostState
 from dra_sdk import PermanentError
 
 _LOCAL_STATION: Final = "02"  # the first byte of a MAC address that no vendor has given away

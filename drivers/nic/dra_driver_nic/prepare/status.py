@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dra_driver_nic.prepare.attach import Attachment
+from dra_driver_nic.prepare.attachment import Attachment
 from dra_sdk import Condition, DeviceStatus, NetworkData
 
 READY: Final = "Ready"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Final, Self
 
 from dra_driver_nic.config import VfConfig
@@ -14,9 +15,19 @@ from dra_driver_nic.describe.nics import PhysicalFunction
 from dra_driver_nic.describe.node import NicNode
 from dra_driver_nic.network.links import Link, Network, VfSettings
 from dra_driver_nic.network.rdma import pci_address_of
-from dra_sdk import HardwareError, PermanentError
+from dra_sdk import HardwareError, HeldClaim, NotNeededError, PermanentError
 
 _LINK_STATES: Final = {"auto": 0, "enable": 1, "disable": 2}
+_TOGETHER: Final = {
+    "VLAN": ("vlan", "qos"),
+    "spoof check": ("spoofchk",),
+    "trust": ("trust",),
+    "rates": ("min_tx_rate", "max_tx_rate"),
+    "link state": ("link_state",),
+}
+"""The settings that the kernel takes by one message each (`VfSettings`)."""
+_HARMLESS: Final = frozenset({"rates", "link state"})
+"""Those that let a function do no more than before: how fast it is, and whether it has a carrier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +77,35 @@ class VfStep:
         """Make the change. Raises NetworkError."""
         self._set(node, self.after)
 
-    def restore(self, node: NicNode) -> None:
-        """Make the settings what they were; of a card that was unplugged nothing is left to restore."""
-        if node.function(self.pf).exists():
-            self._set(node, self.before)
+    def restore(self, node: NicNode, claim: HeldClaim) -> None:
+        """Make the settings what they were, each in a step of its own; those that are so already are left alone.
+
+        What lets a function do more than before is no harmless setting. NotNeededError if the function is gone, with
+        the card or with the number of functions.
+        """
+        function = node.function(self.pf)
+        if not function.exists():
+            raise NotNeededError(f"physical function {self.pf} is gone")
+        if (function / "sriov_numvfs").exists() and not (function / f"virtfn{self.before.number}").exists():
+            raise NotNeededError(f"physical function {self.pf} has no virtual function {self.before.number} any more")
+        with node.namespace() as namespace:
+            link = namespace.run(lambda network: _pf_link(node, network, self.pf))
+            now = next((vf for vf in link.vfs if vf.number == self.before.number), VfSettings(number=-1))
+            for what, names in _TOGETHER.items():
+                before = {name: getattr(self.before, name) for name in names if getattr(self.before, name) is not None}
+                if any(getattr(now, name) != value for name, value in before.items()):
+                    settings = VfSettings(number=self.before.number, **before)
+                    step = f"{what} of virtual function {settings.number} of {self.pf}"
+                    with claim.undoing(step, harmless=what in _HARMLESS):
+                        namespace.run(partial(_set_vf, link=link.index, settings=settings))
 
     def _set(self, node: NicNode, settings: VfSettings) -> None:
         with node.namespace() as namespace:
             namespace.run(lambda network: network.set_vf(_pf_link(node, network, self.pf).index, settings))
+
+
+def _set_vf(network: Network, link: int, settings: VfSettings) -> None:
+    network.set_vf(link, settings)
 
 
 def _wanted(number: int, config: VfConfig) -> VfSettings:

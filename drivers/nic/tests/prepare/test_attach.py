@@ -10,7 +10,8 @@ import pytest
 from dra_driver_nic import NicConfig
 from dra_driver_nic.config import InterfaceConfig, RouteConfig, VrfConfig
 from dra_driver_nic.network.links import Link, NetworkError, Vrf
-from dra_driver_nic.prepare.attach import check_vrf, enter_vrf, leave_vrf
+from dra_driver_nic.prepare.attach import check_vrf, enter_vrf
+from dra_driver_nic.prepare.detach import leave_vrf
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, stop_sandbox, wait_for_state
 
 from dra_sdk import RetriableError
@@ -139,19 +140,6 @@ def test_an_interface_returns_with_another_index_if_its_own_is_taken(
     nic_driver.unprepare(prepared)
     assert "nic0" in networks.node.names()
     nic_driver.assert_clean()
-
-
-def test_a_name_that_the_node_has_given_away_is_reported(nic_driver: DriverHarness, networks: PrivateNetworks) -> None:
-    before = networks.node.state()
-    networks.add_pod("pod1")
-    prepared = nic_driver.prepare(claim(ONE))
-    run_sandbox(nic_driver, "pod1")
-    networks.node.ip("link add nic0 type veth peer name intruder")
-    with pytest.raises(RetriableError, match="the node has another interface nic0; rename it"):
-        nic_driver.unprepare(prepared)
-    networks.node.ip("link del nic0")
-    nic_driver.unprepare(prepared)
-    wait_for_state(networks.node, before)
 
 
 class PodNetwork:

@@ -60,7 +60,7 @@ class NetworkWithoutIpvlan:
 class NamespaceWithoutIpvlan:
     def __init__(self, namespace: NetworkNamespace) -> None:
         self._namespace = namespace
-        self.handle, self.close = namespace.handle, namespace.close
+        self.handle, self.identity, self.close = namespace.handle, namespace.identity, namespace.close
 
     def run(self, work: Callable[[Any], Any]) -> Any:
         return self._namespace.run(lambda network: work(NetworkWithoutIpvlan(network)))

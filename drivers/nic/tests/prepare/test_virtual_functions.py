@@ -44,7 +44,7 @@ class PfNetwork(FilesNetwork):
         super().__init__(host)
         self._file = host.root / "vf0.json"
         self.settings = BEFORE
-        self.refuses = ""
+        self.refuses = frozenset[str]()
 
     @property
     def settings(self) -> VfSettings:
@@ -63,8 +63,9 @@ class PfNetwork(FilesNetwork):
     def set_vf(self, link: int, settings: VfSettings) -> None:
         assert link == 2
         given = {field.name: getattr(settings, field.name) for field in fields(settings)}
-        if given.get(self.refuses) is not None:
-            raise NetworkError(f"the kernel refused to set {self.refuses} of virtual function 0 of interface 2")
+        for name in self.refuses:
+            if given.get(name) is not None:
+                raise NetworkError(f"the kernel refused to set {name} of virtual function 0 of interface 2")
         self.settings = replace(self.settings, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -72,6 +73,7 @@ class PfNetwork(FilesNetwork):
 class PfNamespace:
     network: PfNetwork
     handle: int = -1
+    identity: str = ""
 
     def run(self, work: Callable[[Any], T]) -> T:
         return work(self.network)
@@ -120,10 +122,10 @@ def test_a_kill_at_every_write_leaves_no_setting_changed(driver: DriverHarness) 
 
 
 def test_a_setting_that_is_refused_is_undone(driver: DriverHarness, network: PfNetwork) -> None:
-    network.refuses = "trust"
+    network.refuses = frozenset({"trust"})
     with pytest.raises(RetriableError, match="the kernel refused to set trust of virtual function 0"):
         driver.prepare(configured(vlan=100, trust=True))
-    network.refuses = ""
+    network.refuses = frozenset()
     driver.restart()
     assert network.settings == BEFORE
 
@@ -138,5 +140,53 @@ def test_a_card_that_was_unplugged_needs_no_undo(driver: DriverHarness, network:
     prepared = driver.prepare(configured(vlan=100))
     for address in (PF, VF):
         driver.node.remove(f"/sys/bus/pci/devices/{address}")
+    driver.unprepare(prepared)
+    driver.assert_clean()
+
+
+def test_settings_with_which_the_next_owner_is_safe_do_not_hold_the_claim(
+    driver: DriverHarness, network: PfNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = driver.prepare(configured(vlan=100, max_tx_rate=500, link_state="disable"))
+    network.refuses = frozenset({"max_tx_rate", "link_state"})
+    driver.unprepare(prepared)
+    driver.assert_clean()
+    assert network.settings == replace(BEFORE, max_tx_rate=500, link_state=2)
+    assert f"rates of virtual function 0 of {PF}: the kernel refused" in caplog.text
+    assert f"link state of virtual function 0 of {PF}: the kernel refused" in caplog.text
+
+
+@pytest.mark.parametrize("refused", ["vlan", "trust", "spoofchk"])
+def test_settings_with_which_it_can_do_more_than_before_hold_the_claim(
+    driver: DriverHarness, network: PfNetwork, refused: str
+) -> None:
+    settings = {"vlan": 100, "trust": True, "spoofchk": False}
+    prepared = driver.prepare(configured(**settings))
+    network.refuses = frozenset({refused})
+    with pytest.raises(RetriableError, match=f"of virtual function 0 of {PF}: the kernel refused to set {refused}"):
+        driver.unprepare(prepared)
+    assert network.settings == replace(BEFORE, **{refused: settings[refused]}), "all others are restored"
+    network.refuses = frozenset()
+    driver.unprepare(prepared)
+    assert network.settings == BEFORE
+    driver.assert_clean()
+
+
+def test_a_setting_that_is_as_before_is_left_alone(driver: DriverHarness, network: PfNetwork) -> None:
+    """As after the operator has made the functions anew."""
+    prepared = driver.prepare(configured(trust=True))
+    network.settings, network.refuses = BEFORE, frozenset({"trust"})
+    driver.unprepare(prepared)
+    driver.assert_clean()
+
+
+def test_a_function_that_no_longer_exists_needs_no_undo(driver: DriverHarness, network: PfNetwork) -> None:
+    """As after the operator has changed the number of functions."""
+    prepared = driver.prepare(configured(trust=True))
+    network.refuses = frozenset({"trust"})
+    function = driver.node.path(f"/sys/bus/pci/devices/{PF}")
+    for link in function.glob("virtfn*"):
+        link.unlink()
+    assert (function / "sriov_numvfs").exists()
     driver.unprepare(prepared)
     driver.assert_clean()

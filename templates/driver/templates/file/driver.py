@@ -55,8 +55,9 @@ class {{ cookiecutter.__class }}Driver:
     def dra_unprepare(self, claim: HeldClaim) -> None:
         """Restore what the journal records, newest first; nothing of a device that was unplugged."""
         for entry in reversed(claim.journal):
-            if Path(entry["file"]).exists():
-                Path(entry["file"]).write_text(entry["before"])
+            with claim.undoing(entry["file"]):  # its failure does not keep the others from being tried
+                if Path(entry["file"]).exists():
+                    Path(entry["file"]).write_text(entry["before"])
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Discover again when devices come or go."""

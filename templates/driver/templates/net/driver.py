@@ -57,8 +57,9 @@ class {{ cookiecutter.__class }}Driver:
     def dra_unprepare(self, claim: HeldClaim) -> None:
         """Restore what the journal records, newest first; nothing of a function that was unplugged."""
         for entry in reversed(claim.journal):
-            if Path(entry["function"]).exists():
-                (interface(Path(entry["function"])) / "mtu").write_text(entry["mtu"])
+            with claim.undoing(entry["function"]):  # its failure does not keep the others from being tried
+                if Path(entry["function"]).exists():
+                    (interface(Path(entry["function"])) / "mtu").write_text(entry["mtu"])
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Discover again when functions come or go."""

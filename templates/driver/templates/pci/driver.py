@@ -64,8 +64,9 @@ class {{ cookiecutter.__class }}Driver:
     def dra_unprepare(self, claim: HeldClaim) -> None:
         """Restore what the journal records, newest first; nothing of a function that was unplugged."""
         for entry in reversed(claim.journal):
-            if Path(entry["file"]).exists():
-                Path(entry["file"]).write_text(entry["before"])
+            with claim.undoing(entry["file"]):  # its failure does not keep the others from being tried
+                if Path(entry["file"]).exists():
+                    Path(entry["file"]).write_text(entry["before"])
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Discover again when functions come or go."""
