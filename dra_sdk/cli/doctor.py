@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _driver_name(word: str, settings: Settings) -> str:
     """Return the name in slices, also for a name of an installed driver, as `dra-sdk run` takes it. DriverLoadError."""
     is_installed = word in {driver.name for driver in iter_drivers()}
-    return load_driver(word, settings.driver).info.name if is_installed else word
+    return load_driver(word, settings.driver, settings.kubelet_dir).info.name if is_installed else word
 
 
 def _client(settings: Settings) -> KubeClient | None:

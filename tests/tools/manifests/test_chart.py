@@ -154,6 +154,14 @@ def test_a_pod_sees_the_directories_of_its_own_driver_only(key: str) -> None:
     assert {mount["name"] for mount in mounts.values()} == {volume["name"] for volume in spec["volumes"]}
 
 
+def test_another_directory_of_the_kubelet_moves_everything() -> None:
+    every = {key: {"enabled": True} for key in yaml.safe_load((CHART / "values.yaml").read_text())["drivers"]}
+    manifests = Chart().render({**ALL, "drivers": every, "kubeletDir": "/data/kubelet"})
+    assert [manifest.source for manifest in manifests if "/var/lib/kubelet" in manifest.text] == []
+    (cpu,) = [manifest for manifest in manifests if "name: dra-cpu\n" in manifest.text and "hostPath" in manifest.text]
+    assert 'hostPath: {path: "/data/kubelet/cpu_manager_state", type: File}' in cpu.text
+
+
 def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
     spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
     paths = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
