@@ -160,7 +160,7 @@ def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> No
 def test_only_relevant_settings_are_flags(run: Run) -> None:
     said = run("discover", "--help").out
     flags = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[a-z-]+)", said, re.MULTILINE)
-    assert flags == ["--help", "--output", "--config", "--node-name", "--host-root", "--overlay-file"]
+    assert flags == ["--help", "--output", "--config", "--node-name", "--kubelet-dir", "--host-root", "--overlay-file"]
     assert "a row for each device" in said
     assert "[$DRA_SDK_HOST_ROOT]" in said
 

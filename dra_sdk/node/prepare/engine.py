@@ -49,6 +49,7 @@ from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
 from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.state_files import Unreadable
 
 log = logging.getLogger(__name__)
 _Key = tuple[str, str, str, str | None]
@@ -105,8 +106,11 @@ class Preparer:
                 self._release(state, deadline)
 
     def held(self, *, except_uid: str = "") -> list[HeldClaim]:
-        """Return the claims that hold devices, except one."""
-        return [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
+        """Return the claims that hold devices, except one; also those whose state file is damaged."""
+        held = [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
+        damaged = self._store.unreadable(look=False).values()  # `others` has looked
+        held += [file.claim for file in damaged if file.claim.uid != except_uid]
+        return [claim if claim.complete else self._with_variables(claim) for claim in held]
 
     def held_by_undo(self) -> list[ClaimRef]:
         """Return the claims that a refused step of their undo holds."""
@@ -133,9 +137,12 @@ class Preparer:
         except StateError as error:
             log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 
-    def unreadable(self) -> list[str]:
-        """Return the state files that cannot be read, each with its reason: their claims hold their devices."""
-        return [file.reason for file in self._store.unreadable().values()]
+    def unreadable(self) -> list[Unreadable]:
+        """Return the state files that cannot be read: their claims hold their devices."""
+        return list(self._store.unreadable().values())
+
+    def _with_variables(self, claim: HeldClaim) -> HeldClaim:
+        return replace(claim, variables=self._cdi.variables(claim.uid))
 
     def _restore(self, state: Checkpoint) -> None:
         """Restore a CDI spec at the start. A failure is logged; the claim's next prepare raises it."""

@@ -10,14 +10,14 @@ from contextlib import suppress
 from threading import Event, Lock
 
 from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
-from dra_driver_cpu.config import CPUS, CpuConfig
+from dra_driver_cpu.config import CPU_VARIABLE, CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
 from dra_driver_cpu.kubelet_policy import refuse_static_policy
 from dra_driver_cpu.metrics import cpu_gauges
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
-from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
+from dra_driver_cpu.pinning import Pinning, check_shared_pool, remove_pod_quota, request_edits
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
@@ -110,7 +110,7 @@ class CpuDriver:
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources | RetriableError]:
         """Pin all containers: the shared pool shrinks and grows with the claims."""
-        return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
+        return Pinning.read(node, self._settings.reserved_cpus, held, containers).synchronize(containers)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
         """Draw who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
