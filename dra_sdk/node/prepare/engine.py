@@ -25,6 +25,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from threading import RLock
+from time import monotonic
 from typing import Any, Protocol
 
 from dra_sdk.errors import DraError, HookError, StateError
@@ -83,17 +84,21 @@ class Preparer:
 
     def prepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> Sequence[HeldDevice]:
         """Set up the claim's devices, or return the earlier answer. DraError with the reason if that fails."""
+        begun = monotonic()
         with self._locks.hold([claim_lock(ref.uid)]):
             state = self._store.get(ref.uid)
             if state and self._is_current(state):
                 self._ensure(state)
+                log.debug("%s: was prepared before", ref)
             else:
                 deadline.check()
                 state = self._prepare_new(ref, state, deadline)
+                _log_done("prepared", state.claim, begun)
             return state.claim.devices
 
     def unprepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> None:
         """Undo a prepare. Needs only the checkpoint; succeeds for an unknown claim."""
+        begun = monotonic()
         with self._locks.hold([claim_lock(ref.uid)]):
             deadline.check()
             state = self._store.get(ref.uid)
@@ -104,6 +109,7 @@ class Preparer:
             with self._locks.hold(state.device_locks):
                 deadline.check()
                 self._release(state, deadline)
+            _log_done("unprepared", state.claim, begun)
 
     def held(self, *, except_uid: str = "") -> list[HeldClaim]:
         """Return the claims that hold devices, except one; also those whose state file is damaged."""
@@ -369,6 +375,11 @@ class HookRun:
             return json_copy(dict(value)) if value else {}
         except ValueError as error:
             raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
+
+
+def _log_done(what: str, claim: HeldClaim, begun: float) -> None:
+    devices = ", ".join(dict.fromkeys(f"{device.pool}/{device.name}" for device in claim.devices))
+    log.info("%s: %s %s in %.0f ms", claim, what, devices, 1000 * (monotonic() - begun))
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | HeldDevice) -> _Key:
