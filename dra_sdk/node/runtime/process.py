@@ -283,6 +283,8 @@ class DriverProcess:
 
     def _add_gauges(self) -> None:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        if self.settings.serve != "registration":
+            self.metrics.add_devices(self.publisher.discovery.all_published, self.publisher.health.feed.snapshot)
         if self.driver.implements("dra_metrics") and self.settings.serve != "registration":
             self.metrics.add_driver_gauges(lambda: self.driver.metrics(self.node, self.preparer.held()))
 
