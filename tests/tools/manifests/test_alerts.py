@@ -51,6 +51,11 @@ FIRES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "5m",
         {"driver": "dra.cpu", "node": "a"},
     ),
+    "DraClaimHeldByUndo": (
+        {f"dra_sdk_claims_held_by_undo{{{NODE}}}": "1x60"},
+        "50m",
+        {"driver": "dra.cpu", "node": "a"},
+    ),
     "DraNriNotConnected": ({f"dra_sdk_nri_connected{{{NODE}}}": "0x30"}, "10m", {"driver": "dra.cpu", "node": "a"}),
     "DraContainersNotPinned": (
         {f"dra_sdk_nri_failed_updates_total{{{NODE}}}": "0x5 1x30"},
