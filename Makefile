@@ -41,7 +41,7 @@ IMAGE := tests/cluster/test_image
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
   tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-core test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site reference recordings lock release clean
+.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-core test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm promtool cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site reference recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -112,6 +112,9 @@ cluster-build: $(VENV)/.developed   ## the Kubernetes binaries for these tests, 
 
 helm: $(VENV)/.developed   ## the Helm with which the tests compare the chart, once; needs Go
 	$(BIN)/python -m tests.cluster.harness helm
+
+promtool: $(VENV)/.developed   ## the promtool with which the tests try the alerts, once; from Debian
+	$(BIN)/python -m tests.tools.manifests.promtool
 
 cluster-up: $(VENV)/.developed   ## the same cluster, left running
 	$(BIN)/python -m tests.cluster.harness up

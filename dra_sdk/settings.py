@@ -3,6 +3,6 @@
 `DriverSettings`, the base of the class, is in `dra_sdk`. `docs/blocks/settings.md` has them all in one example.
 """
 
-from dra_sdk.model.settings import CommaSeparated, HostPath, Parsed, Seconds, split_words
+from dra_sdk.model.settings import CommaSeparated, HostPath, KubeletPath, Parsed, Seconds, split_words
 
-__all__ = ["CommaSeparated", "HostPath", "Parsed", "Seconds", "split_words"]
+__all__ = ["CommaSeparated", "HostPath", "KubeletPath", "Parsed", "Seconds", "split_words"]

@@ -43,8 +43,9 @@ def metrics() -> str:
     ]
     intro = """# Metrics
 
-What a driver serves at `/metrics`, each with the label `driver`. Names that do not begin with `dra_sdk_` are those of
-the CPU driver. [Installing a driver](../install.md#watching-it) says which ones to watch.
+What a driver serves at `/metrics`, each with the label `driver`, but those of the process (`process_`). Other names
+that do not begin with `dra_sdk_` are those of the CPU driver. [Installing a driver](../install.md#watching-it) says
+which ones to watch.
 """
     return f"{intro}\n{table(('metric', 'type', 'what'), sorted(rows))}"
 

@@ -31,7 +31,7 @@ _HEADINGS: Final = ("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY")
 _OUTPUT: Final = (
     "table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file"
 )
-SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
+SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "overlay_file"})
 """The settings that change what is found."""
 
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Discover once and print; status 1 if the driver fails or a pool breaks a limit."""
     settings = read_settings(arguments)
     with opened_host_root(settings.host_root) as root:
-        driver, overlay = load_driver(arguments.driver, settings.driver), _overlay(settings)
+        driver, overlay = load_driver(arguments.driver, settings.driver, settings.kubelet_dir), _overlay(settings)
         try:
             pools, slices = _pools_and_slices(driver, Node(settings.node_name, root), overlay)
         except DraError as error:  # every error here is the driver's

@@ -22,7 +22,7 @@ from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.texts import counted
 from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
 
-_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root"})
+_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root", "nri_socket"})
 
 
 def add_parser(commands: Commands) -> None:
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         plugins=settings.plugin_data(_driver_name(arguments.driver, settings)),
         cdi=settings.cdi_dir,
         root=settings.host_root,
+        nri=settings.nri_socket,
     )
     api = _client(settings)
     with nullcontext() if api is None else closing(api):
@@ -65,8 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _driver_name(word: str, settings: Settings) -> str:
     """Return the name in slices, also for a name of an installed driver, as `dra-sdk run` takes it. DriverLoadError."""
-    is_installed = word in {driver.name for driver in iter_drivers()}
-    return load_driver(word, settings.driver).info.name if is_installed else word
+    installed = {driver.name for driver in iter_drivers()}
+    if word in installed:
+        return load_driver(word, settings.driver, settings.kubelet_dir).info.name
+    if word and "." not in word and not settings.plugin_data(word).is_dir():  # names in slices nearly always have a dot
+        listed = ", ".join(sorted(installed)) or "none"
+        raise SettingsError(
+            f"there is no driver {word!r}; installed are {listed}; the name in slices, such as dra.cpu, will do as well"
+        )
+    return word
 
 
 def _client(settings: Settings) -> KubeClient | None:

@@ -44,7 +44,7 @@ def run(name: str, arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
     with opened_host_root(settings.host_root) as root:
         settings = replace(settings, host_root=root)
-        driver = load_driver(name, settings.driver)
+        driver = load_driver(name, settings.driver, settings.kubelet_dir)
         if not driver.implements("dra_top"):
             raise SettingsError(f"driver {name} has no picture of its own; `dra-sdk top --here {name}` has its devices")
         boot_id = read_boot_id(root)

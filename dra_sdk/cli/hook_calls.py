@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from threading import current_thread
 from typing import Final, TextIO, cast
 
@@ -17,17 +18,17 @@ from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
-from dra_sdk.model.settings import SettingsFile
+from dra_sdk.model.settings import KUBELET_DIR, SettingsFile
 from dra_sdk.node.threads import call_after
 
 SLOW_SECONDS: Final = 3.0
 """After this time a command says what it waits for."""
 
 
-def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
+def load_driver(name: str, file: SettingsFile | None = None, kubelet_dir: str | Path = KUBELET_DIR) -> Driver:
     """See `dra_sdk.loader.load_driver`; an import and a constructor are a driver's code too."""
     with _to_stderr(), reported_if_slow(f"loading driver {name}"):
-        return loader.load_driver(name, file)
+        return loader.load_driver(name, file, kubelet_dir)
 
 
 def discover(driver: Driver, node: Node) -> list[ResourcePool]:

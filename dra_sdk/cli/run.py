@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_host_root(settings.host_root)
     set_up_logging(settings.log_level, settings.log_format)
     others = set(threading.enumerate())
-    driver = load_driver(arguments.driver, settings.driver)
+    driver = load_driver(arguments.driver, settings.driver, settings.kubelet_dir)
     gc.freeze()  # what was imported is never garbage; a full collection would stop all threads to examine it
     with (
         StopRequest() as request,

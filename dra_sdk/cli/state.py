@@ -94,7 +94,7 @@ def _driver_name(word: str, settings: Settings) -> str:
     if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
         return word
     try:
-        name = load_driver(word, settings.driver).info.name
+        name = load_driver(word, settings.driver, settings.kubelet_dir).info.name
     except (DriverLoadError, SettingsError) as error:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
     if not is_directory(settings.plugin_data(name)):

@@ -229,7 +229,7 @@ def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mappin
 
 def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
     """Yield what a driver discovers here, with the taints that it remembers, and the claims in its state files."""
-    loaded = load_driver(driver, settings.driver)
+    loaded = load_driver(driver, settings.driver, settings.kubelet_dir)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
     pools = discover(loaded, Node(settings.node_name, settings.host_root))
     if settings.taint_effect is not None:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from dra_sdk.errors import DriverLoadError, SettingsError, raised_at
 from dra_sdk.loader.contract import has_hooks, settings_class
 from dra_sdk.loader.driver import Driver
-from dra_sdk.model.settings import SECTION, DriverSettings, SettingsFile
+from dra_sdk.model.settings import KUBELET_DIR, SECTION, DriverSettings, SettingsFile
 
 DRIVERS = "dra_sdk.drivers"
 EXTENSIONS = "dra_sdk.extensions"
@@ -53,7 +53,7 @@ def find_driver(name: str) -> EntryPoint:
     return next(iter(matches.values()))
 
 
-def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
+def load_driver(name: str, file: SettingsFile | None = None, kubelet_dir: str | Path = KUBELET_DIR) -> Driver:
     """Import, instantiate and check one driver. DriverLoadError names the driver, its distribution and the reason.
 
     A driver whose class has `settings_class` gets its settings from the environment and from `file`; SettingsError for
@@ -61,6 +61,7 @@ def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
 
     name: an entry point, or `module:Class` for a driver that is not installed; its module may lie in the working
         directory.
+    kubelet_dir: where the kubelet's directory is, for settings that are paths below it.
     """
     entry_point, source = _find(name)
     target = _import(entry_point, source)
@@ -68,7 +69,7 @@ def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
     if kind is None and file is not None:
         raise SettingsError(f"settings file {file.path} has a section {SECTION}, but {source} has no settings")
     driver = Driver(source)
-    driver.register(_instance(target, source, None if kind is None else kind.read(file=file)))
+    driver.register(_instance(target, source, None if kind is None else kind.read(file=file, kubelet_dir=kubelet_dir)))
     for extension in entry_points(group=EXTENSIONS):
         label = f"extension {extension.name!r} ({extension.value} of {origin(extension)})"
         driver.extend(_instance(_import(extension, label), label), label)

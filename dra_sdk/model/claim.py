@@ -251,6 +251,9 @@ class HeldClaim(ClaimRef):
     rebooted: True if the node was rebooted since it was prepared.
     deadline: how long the kubelet waits for `dra_unprepare`.
     pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
+    damaged: True if its state file cannot be read: it holds its devices, of which only those are known that the file
+        still names, without `data`. If not even its name is known, `namespace` and `name` are empty.
+    variables: the environment that its CDI spec gives to containers; only of a claim that is not `complete`.
     undo: in `dra_unprepare`, what became of the steps so far.
     """
 
@@ -260,6 +263,8 @@ class HeldClaim(ClaimRef):
     rebooted: bool = False
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
     pods: Sequence[str] = ()
+    damaged: bool = False
+    variables: Mapping[str, str] = field(repr=False, default_factory=dict)
     undo: Undo = field(repr=False, compare=False, default=AT_ONCE)
 
     def undoing(self, step: str, *, harmless: bool = False) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
@@ -27,6 +28,8 @@ from dra_sdk.texts import closest
 log = logging.getLogger(__name__)
 SECTION: Final = "driver"
 """The key of the settings file that has the driver's own settings."""
+KUBELET_DIR: Final = "/var/lib/kubelet"
+"""The kubelet's root directory unless its `--root-dir` names another."""
 _PREFIX: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_")
 _RESERVED: Final = "DRA_SDK_"
 _SERVICE: Final = re.compile(
@@ -108,8 +111,29 @@ def _host_path(text: str) -> str:
     return "/" + text.strip("/")
 
 
+@dataclass(frozen=True, slots=True)
+class _BelowKubelet:
+    """Reads a path of the host; one without a slash at its start is below the kubelet's directory."""
+
+    @property
+    def accepts(self) -> str:
+        """What a user may write."""
+        return "absolute path, or one below the kubelet's directory"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Complete the path before the checks of the type."""
+        return core_schema.with_info_before_validator_function(self._read, handler(source))
+
+    def _read(self, value: object, info: ValidationInfo) -> object:
+        kubelet_dir = (info.context or {}).get("kubelet_dir", KUBELET_DIR)
+        return posixpath.normpath(posixpath.join(kubelet_dir, value)) if isinstance(value, str) else value
+
+
 HostPath: TypeAlias = Annotated[str, Parsed(_host_path, "absolute path")]
 """An absolute path on the host, without a slash at its end."""
+KubeletPath: TypeAlias = Annotated[str, _BelowKubelet()]
+"""A path on the host. Without a slash at its start it is below the kubelet's directory, wherever that is:
+`Field(default="plugins/lamps.example.com")` is `/var/lib/kubelet/plugins/lamps.example.com` on most nodes."""
 CommaSeparated: TypeAlias = Annotated[tuple[str, ...], Parsed(split_words, "words, separated by commas")]
 """Words, separated by commas. For items of another type: `Annotated[frozenset[int], Parsed(split_words, "…")]`."""
 
@@ -187,8 +211,15 @@ class DriverSettings(BaseModel):
             )
 
     @classmethod
-    def read(cls, environment: Mapping[str, str] | None = None, file: SettingsFile | None = None) -> Self:
+    def read(
+        cls,
+        environment: Mapping[str, str] | None = None,
+        file: SettingsFile | None = None,
+        kubelet_dir: str | Path = KUBELET_DIR,
+    ) -> Self:
         """Read the settings from the environment, by default that of the process, and from the section of a file.
+
+        Fields of the type KubeletPath are below `kubelet_dir`.
 
         Raises SettingsError with every variable and key that is unknown or has an unusable value. Variables that
         Kubernetes sets for a Service are ignored: one that is named like the driver would keep it from starting.
@@ -197,7 +228,9 @@ class DriverSettings(BaseModel):
         problems = [*cls._unknown(environment, file)]
         given = cls._given(environment, file)
         try:
-            settings = cls.model_validate({name: text for name, (_, text) in given.items()})
+            settings = cls.model_validate(
+                {name: text for name, (_, text) in given.items()}, context={"kubelet_dir": str(kubelet_dir)}
+            )
         except ValidationError as error:
             problems += [cls._sentence(detail, given) for detail in error.errors(include_url=False)]
         else:
@@ -294,7 +327,7 @@ def _meant(word: str, known: Sequence[str], prefix: str = "") -> str:
 def _accepted(annotation: Any, metadata: Iterable[Any]) -> str:
     """Return what a user may write for a type; a class of a field may say so in its own attribute `accepts`."""
     arguments, limits = get_args(annotation), [*metadata]
-    if own := [limit.accepts for limit in limits if isinstance(limit, Parsed | Seconds)]:
+    if own := [limit.accepts for limit in limits if isinstance(limit, Parsed | Seconds | _BelowKubelet)]:
         return str(own[0])
     if get_origin(annotation) is Annotated:
         return _accepted(arguments[0], arguments[1:])

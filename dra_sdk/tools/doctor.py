@@ -67,6 +67,7 @@ class NodePaths:
     plugins: where a driver keeps socket and state, `plugins` or the driver's own directory below it.
     cdi: where the drivers write CDI specs.
     root: the host's root, or / where this process has the same.
+    nri: the runtime's socket for NRI plugins, if the driver has a setting for it; None for the usual one of the host.
     """
 
     kubelet: Path
@@ -74,6 +75,7 @@ class NodePaths:
     plugins: Path
     cdi: Path
     root: Path = Path("/")
+    nri: Path | None = None
 
 
 def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool = False) -> list[Diagnosis]:
@@ -145,7 +147,7 @@ def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[
         else:
             yield _cdi(config, file, number)
             yield _cdi_directory(config, paths.cdi)
-    yield _nri(socket_below(paths.root), needed=nri)
+    yield _nri(paths.nri or socket_below(paths.root), needed=nri or paths.nri is not None)
 
 
 def read_containerd(file: Path, root: Path) -> dict[str, Any]:

@@ -160,6 +160,16 @@ def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> No
 def test_only_relevant_settings_are_flags(run: Run) -> None:
     said = run("discover", "--help").out
     flags = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[a-z-]+)", said, re.MULTILINE)
-    assert flags == ["--help", "--output", "--config", "--node-name", "--host-root", "--overlay-file"]
+    assert flags == ["--help", "--output", "--config", "--node-name", "--kubelet-dir", "--host-root", "--overlay-file"]
     assert "a row for each device" in said
     assert "[$DRA_SDK_HOST_ROOT]" in said
+
+
+def test_the_directory_of_the_kubelet_is_that_of_the_driver_too(run: Run, tmp_path: Path) -> None:
+    """The CPU driver looks there for a kubelet that gives CPUs away by itself."""
+    for name, policy in {"var/lib/kubelet": "none", "data/kubelet": "static"}.items():
+        state = tmp_path / name / "cpu_manager_state"
+        state.parent.mkdir(parents=True)
+        state.write_text(json.dumps({"policyName": policy}))
+    result = run("discover", "cpu", "--host-root", tmp_path, "--kubelet-dir", "/data/kubelet")
+    assert "cpuManagerPolicy static (/data/kubelet/cpu_manager_state)" in result.err

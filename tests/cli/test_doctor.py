@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,24 @@ def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path, name: str
     assert done.status == 1
     assert f"ok      directory {own[0]}: can be written" in done.out
     assert f"missing directory {own[1]}: does not exist" in done.out
+
+
+def test_a_misspelt_driver_is_bad_input(run: Run) -> None:
+    done = run("cpuu")
+    assert (done.status, done.out) == (2, "")
+    assert "there is no driver 'cpuu'; installed are " in done.err
+
+
+def test_the_nri_socket_is_the_one_that_the_chart_set(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "nri.sock"
+    monkeypatch.setenv("DRA_SDK_NRI_SOCKET", str(path))
+    assert f"missing NRI: nobody listens at {path}" in run().out
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        assert f"ok      NRI: the runtime listens at {path}" in run().out
 
 
 def test_as_json(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ import pytest
 from dra_sdk.cli import run
 from dra_sdk.cli.main import main
 from dra_sdk.cli.stop_request import exit_at_once
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.loader import Driver
+from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime import process
 from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
@@ -67,6 +69,33 @@ def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.
             signal.signal(number, handler)
     assert status == 2
     assert passed_over[0] > 10_000
+
+
+def test_the_settings_of_the_driver_follow_the_directory_of_the_kubelet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refusals = []
+
+    class NoProcess:
+        def __init__(self, driver: Driver, *_: object, **__: object) -> None:
+            try:
+                driver.discover(Node("n", tmp_path))
+            except DraError as error:
+                refusals.append(str(error))
+            raise SettingsError("no process")
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/cpu_manager_state").write_text('{"policyName": "static"}')
+    monkeypatch.setattr(process, "DriverProcess", NoProcess)
+    monkeypatch.setattr(run, "set_up_logging", lambda *_: None)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert main(["run", "cpu", "--kubelet-dir", "/data", "--host-root", str(tmp_path), "--node-name", "n"]) == 2
+    finally:
+        gc.unfreeze()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "cpuManagerPolicy static (/data/cpu_manager_state)" in refusals[0]
 
 
 LARGE_BLOCKS = """

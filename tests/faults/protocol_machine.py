@@ -129,8 +129,13 @@ class Machine(RuleBasedStateMachine):
     def _decidable(self) -> list[str]:
         """The claims whose state file an operator may change: of a process of its own nobody is told."""
         if self.node.processes and not self.node.shared:
-            told = " ".join(text for each in self.node.processes if each.ready for text in each.preparer.unreadable())
-            return [uid for uid in self.spec.damaged if f"/{uid}.json" in told and not self._is_busy(uid)]
+            known = {
+                file.path.stem
+                for process in self.node.processes
+                if process.ready
+                for file in process.preparer.unreadable()
+            }
+            return [uid for uid in self.spec.damaged if uid in known and not self._is_busy(uid)]
         return [path.stem for path in self._states() if not self._is_busy(path.stem)]
 
     def _remove_by_hand(self, uid: str) -> None:

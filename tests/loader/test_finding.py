@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import DriverLoadError, SettingsError
-from dra_sdk.loader import find_settings, load_driver
-from dra_sdk.model.settings import SettingsFile
+from dra_sdk.loader import find_settings, iter_drivers, load_driver
+from dra_sdk.model.settings import KUBELET_DIR, SettingsFile
 
 CODE = """
 from dra_sdk import DriverInfo
@@ -167,3 +167,17 @@ def test_a_driver_that_cannot_be_made_with_settings_is_told_how_it_must_be() -> 
     odd = refusal("mod_set:Odd")
     assert odd.endswith(": settings_class must be a subclass of DriverSettings, is <class 'mod_mine.Helper'>")
     assert "'mod_set:made' is an instance with a settings_class; name its class" in refusal("mod_set:made")
+
+
+@pytest.mark.parametrize("name", [driver.name for driver in iter_drivers()])
+def test_the_paths_of_a_driver_move_with_the_directory_of_the_kubelet(name: str) -> None:
+    """Otherwise an operator has to find and set each of them, and the chart would mount another directory."""
+    kind = find_settings(name)
+    if kind is None:
+        return
+    usual = {key: value for key, value in kind.read({}).model_dump().items() if str(value).startswith(KUBELET_DIR)}
+    elsewhere = kind.read({}, kubelet_dir="/data/kubelet").model_dump()
+    assert {key: elsewhere[key] for key in usual} == {
+        key: value.replace(KUBELET_DIR, "/data/kubelet") for key, value in usual.items()
+    }
+    assert usual, f"{name} has no path there: a test that cannot fail"

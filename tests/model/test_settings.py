@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dra_sdk import DraError, DriverSettings, SettingsError
 from dra_sdk.model.settings import SettingsFile
-from dra_sdk.settings import CommaSeparated, HostPath, Parsed, Seconds, split_words
+from dra_sdk.settings import CommaSeparated, HostPath, KubeletPath, Parsed, Seconds, split_words
 
 FILE = Path("/etc/lamp.yaml")
 
@@ -248,3 +248,19 @@ def test_the_default_of_a_set_has_a_stable_order() -> None:
         ("text", "a,b,c"),
         ("whole number, at least 0 or all", "all"),
     ]
+
+
+class OwnSettings(DriverSettings, prefix="OWN_"):
+    state: KubeletPath = Field(default="plugins/own.example.com")
+    root: KubeletPath = Field(default=".")
+
+
+def test_a_path_without_a_slash_in_front_is_below_the_directory_of_the_kubelet() -> None:
+    usual = OwnSettings()
+    assert (usual.state, usual.root) == ("/var/lib/kubelet/plugins/own.example.com", "/var/lib/kubelet")
+    elsewhere = OwnSettings.read({}, kubelet_dir=Path("/data/kubelet/"))
+    assert (elsewhere.state, elsewhere.root) == ("/data/kubelet/plugins/own.example.com", "/data/kubelet")
+    given = OwnSettings.read({"OWN_STATE": "/srv/own/", "OWN_ROOT": "own"}, kubelet_dir="/data/kubelet")
+    assert (given.state, given.root) == ("/srv/own", "/data/kubelet/own")
+    assert OwnSettings.documentation()[0].default == "plugins/own.example.com"
+    assert OwnSettings.documentation()[0].accepts == "absolute path, or one below the kubelet's directory"

@@ -1,4 +1,4 @@
-{{/* The enabled drivers by key, as YAML: each with the defaults, and whether its pod is privileged. */}}
+{{/* The enabled drivers by key, as YAML: each with the defaults, whether its pod is privileged, and absolute paths. */}}
 {{- define "dra.drivers" -}}
 {{- $found := dict }}
 {{- range $key, $given := .Values.drivers }}
@@ -11,6 +11,11 @@
 {{- end }}
 {{- if $driver.privileged }}
 {{- $driver = mergeOverwrite $driver $driver.whenPrivileged }}
+{{- end }}
+{{- range $each := $driver.hostPaths }}
+{{- if not (hasPrefix "/" $each.path) }}
+{{- $_ := set $each "path" (printf "%s/%s" $.Values.kubeletDir $each.path) }}
+{{- end }}
 {{- end }}
 {{- $_ := set $found $key $driver }}
 {{- end }}

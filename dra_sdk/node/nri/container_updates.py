@@ -100,13 +100,23 @@ class ContainerUpdates:
             return self._others
 
     def wanted(self, snapshot: ContainerSnapshot, *, created: str = "") -> dict[str, ContainerResources]:
-        """Return what the hook wants, by container id. StartRefusedError if it refuses the container `created`."""
+        """Return what the hook wants, by container id. StartRefusedError if it refuses the container `created`.
+
+        A container whose claim has a damaged state file keeps what it has: the hook does not know what that should be.
+        """
         if not self._has_hook:
             return {}
         answer = self._driver.synchronize(list(snapshot.containers.values()), snapshot.held, self._node)
         if isinstance(refusal := answer.get(created), PermanentError | RetriableError):
             raise StartRefusedError(str(refusal)) from refusal
-        return {name: wanted for name, wanted in answer.items() if isinstance(wanted, ContainerResources)}
+        kept = {
+            name for name, container in snapshot.containers.items() if any(claim.damaged for claim in container.claims)
+        }
+        return {
+            name: wanted
+            for name, wanted in answer.items()
+            if isinstance(wanted, ContainerResources) and name not in kept
+        }
 
     def lacking(self, snapshot: ContainerSnapshot) -> dict[str, ContainerResources]:
         """Return what containers do not have yet of what the hook wants."""

@@ -44,6 +44,10 @@ def _prefix(driver: str) -> str:
     return f"DRA_CLAIM_{driver}_"
 
 
+class DamagedClaimError(ClaimError):
+    """A container uses a claim whose state file is damaged."""
+
+
 class _Environment(Mapping[str, str]):
     """A container's variables as one text: as a dict, those of 500 containers take some MiB."""
 
@@ -241,7 +245,10 @@ class ContainerTable:
             )
 
     def check(self, container: str, snapshot: ContainerSnapshot) -> Container:
-        """Return a container of the snapshot. ClaimError if it uses a claim or request that is not prepared."""
+        """Return a container of the snapshot. ClaimError if it uses a claim or request that is not prepared.
+
+        DamagedClaimError if it is not known what is prepared.
+        """
         with self._lock:
             known = self._containers.get(container)
         if known is None or container not in snapshot.containers:
@@ -252,6 +259,11 @@ class ContainerTable:
         claims = _by_id(snapshot.held) if known.requests else {}
         for uid, requests in known.requests.items():
             claim = claims.get(uid)
+            if claim is not None and claim.damaged:
+                raise DamagedClaimError(
+                    f"{name} uses claim {uid}, whose state file is damaged: `dra-sdk state {self._driver}` shows, "
+                    f"repairs or forgets it"
+                )
             if claim is None or claim.namespace != namespace:
                 raise ClaimError(f"{name} uses claim {uid}, which driver {self._driver} does not hold")
             if not claim.complete or claim.rebooted:
@@ -363,7 +375,9 @@ def _with_claims(
 
 def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
     claim = claims.get(name)
-    return claim if claim is not None and claim.namespace == pod.namespace else None
+    if claim is None or (claim.damaged and not claim.namespace):  # nobody but the runtime knows whose it is
+        return claim
+    return claim if claim.namespace == pod.namespace else None
 
 
 @lru_cache(maxsize=_SETS)

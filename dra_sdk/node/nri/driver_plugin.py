@@ -24,7 +24,7 @@ from dra_sdk.model.container import Container, ContainerAdjustment, ContainerRes
 from dra_sdk.model.driver import Node
 from dra_sdk.model.undo import AT_ONCE, Undo
 from dra_sdk.node.nri.container_updates import ContainerUpdates
-from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable
+from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable, DamagedClaimError
 from dra_sdk.node.nri.env_lists import joined_variables
 from dra_sdk.node.nri.events import Event, EventCall
 from dra_sdk.node.nri.messages import adjustment_of, resources_of, updates_of
@@ -162,6 +162,8 @@ class DriverPlugin:
         for name in snapshot.containers:
             try:
                 self._table.check(name, snapshot)
+            except DamagedClaimError as error:
+                log.error("%s; until then it keeps the resources that it has", error)
             except DraError as error:
                 log.warning("%s; it was created without the driver", error)
 

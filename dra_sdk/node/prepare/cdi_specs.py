@@ -143,6 +143,14 @@ class CdiSpecs:
         except OSError as error:
             raise ClaimError(f"cannot remove CDI spec {path}: {error.strerror or error}") from error
 
+    def variables(self, uid: str) -> dict[str, str]:
+        """Return the environment that a claim's spec gives to containers; nothing if the spec cannot be read."""
+        try:
+            edits = [device["containerEdits"] for device in json.loads(read(self._path(uid)))["devices"]]
+            return dict(variable.partition("=")[::2] for edit in edits for variable in edit.get("env", ()))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return {}
+
     def _path(self, uid: str) -> str:
         return f"{self._prefix}{safe_id(uid)}{_SUFFIX}"
 

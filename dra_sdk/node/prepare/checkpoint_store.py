@@ -131,28 +131,30 @@ class CheckpointStore:
             return [self._claims[key] for key in sorted(self._claims)]
 
     def others(self, except_uid: str) -> list[Checkpoint]:
-        """Return all claims that hold devices, except one; of unreadable files, those whose devices are known."""
+        """Return all readable claims that hold devices, except one."""
         excepted = safe_id(except_uid)
         with self._lock:
             self._look()
-            return [state for key, state in self._claims.items() if key != excepted] + self._damaged()
+            return [state for key, state in self._claims.items() if key != excepted]
 
     def holders(self, devices: Iterable[AllocatedDevice[Any]], except_uid: str) -> list[Checkpoint]:
-        """Return those of `others` that hold any of these devices: few, however many claims there are."""
+        """Return those of `others`, and of unreadable files, that hold any of these devices: few of many claims."""
         wanted = {(device.pool, device.name) for device in devices}
         with self._lock:
             self._look()
             keys = set().union(*(self._holders.get(device, ()) for device in wanted)) - {safe_id(except_uid)}
+            damaged = [file.state for file in self._unreadable.values() if file.state is not None]
             return [self._claims[key] for key in sorted(keys)] + [
                 state
-                for state in self._damaged()
+                for state in damaged
                 if any((device.pool, device.name) in wanted for device in state.claim.devices)
             ]
 
-    def unreadable(self) -> dict[str, Unreadable]:
-        """Return the files that cannot be read, by the claim's `safe_id`."""
+    def unreadable(self, *, look: bool = True) -> dict[str, Unreadable]:
+        """Return the files that cannot be read, by the claim's `safe_id`; with `look`, as they are now."""
         with self._lock:
-            self._look()
+            if look:
+                self._look()
             return dict(self._unreadable)
 
     def ids(self) -> set[str]:
@@ -219,10 +221,6 @@ class CheckpointStore:
 
     def _path(self, key: str) -> str:
         return f"{self._prefix}{key}{SUFFIX}"
-
-    def _damaged(self) -> list[Checkpoint]:
-        """Return the claims of unreadable files, where the file says which devices they hold."""
-        return [file.state for file in self._unreadable.values() if file.state is not None]
 
     def _look(self) -> None:
         if self._shared or self._unreadable:  # an operator may have repaired or removed a file

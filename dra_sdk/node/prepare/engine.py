@@ -25,6 +25,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from threading import RLock
+from time import monotonic
 from typing import Any, Protocol
 
 from dra_sdk.errors import DraError, HookError, StateError
@@ -49,6 +50,7 @@ from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
 from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.state_files import Unreadable
 
 log = logging.getLogger(__name__)
 _Key = tuple[str, str, str, str | None]
@@ -82,17 +84,21 @@ class Preparer:
 
     def prepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> Sequence[HeldDevice]:
         """Set up the claim's devices, or return the earlier answer. DraError with the reason if that fails."""
+        begun = monotonic()
         with self._locks.hold([claim_lock(ref.uid)]):
             state = self._store.get(ref.uid)
             if state and self._is_current(state):
                 self._ensure(state)
+                log.debug("%s: was prepared before", ref)
             else:
                 deadline.check()
                 state = self._prepare_new(ref, state, deadline)
+                _log_done("prepared", state.claim, begun)
             return state.claim.devices
 
     def unprepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> None:
         """Undo a prepare. Needs only the checkpoint; succeeds for an unknown claim."""
+        begun = monotonic()
         with self._locks.hold([claim_lock(ref.uid)]):
             deadline.check()
             state = self._store.get(ref.uid)
@@ -103,10 +109,14 @@ class Preparer:
             with self._locks.hold(state.device_locks):
                 deadline.check()
                 self._release(state, deadline)
+            _log_done("unprepared", state.claim, begun)
 
     def held(self, *, except_uid: str = "") -> list[HeldClaim]:
-        """Return the claims that hold devices, except one."""
-        return [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
+        """Return the claims that hold devices, except one; also those whose state file is damaged."""
+        held = [state.held(self._dependencies.boot_id) for state in self._store.others(except_uid)]
+        damaged = self._store.unreadable(look=False).values()  # `others` has looked
+        held += [file.claim for file in damaged if file.claim.uid != except_uid]
+        return [claim if claim.complete else self._with_variables(claim) for claim in held]
 
     def held_by_undo(self) -> list[ClaimRef]:
         """Return the claims that a refused step of their undo holds."""
@@ -133,9 +143,12 @@ class Preparer:
         except StateError as error:
             log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 
-    def unreadable(self) -> list[str]:
-        """Return the state files that cannot be read, each with its reason: their claims hold their devices."""
-        return [file.reason for file in self._store.unreadable().values()]
+    def unreadable(self) -> list[Unreadable]:
+        """Return the state files that cannot be read: their claims hold their devices."""
+        return list(self._store.unreadable().values())
+
+    def _with_variables(self, claim: HeldClaim) -> HeldClaim:
+        return replace(claim, variables=self._cdi.variables(claim.uid))
 
     def _restore(self, state: Checkpoint) -> None:
         """Restore a CDI spec at the start. A failure is logged; the claim's next prepare raises it."""
@@ -362,6 +375,11 @@ class HookRun:
             return json_copy(dict(value)) if value else {}
         except ValueError as error:
             raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
+
+
+def _log_done(what: str, claim: HeldClaim, begun: float) -> None:
+    devices = ", ".join(dict.fromkeys(f"{device.pool}/{device.name}" for device in claim.devices))
+    log.info("%s: %s %s in %.0f ms", claim, what, devices, 1000 * (monotonic() - begun))
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | HeldDevice) -> _Key:

@@ -17,12 +17,13 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import StateError
+from dra_sdk.model.claim import HeldClaim
 from dra_sdk.node.files import Files, private_directory, read, safe_id
 from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, format_of, salvage
 
@@ -53,6 +54,12 @@ class Unreadable:
     reason: str
     state: Checkpoint | None = None
     format: int | None = None
+
+    @property
+    def claim(self) -> HeldClaim:
+        """The claim that the file is of, as far as that is known: at least its `safe_id`, which names the file."""
+        unknown = HeldClaim("", "", self.path.name.removesuffix(SUFFIX), complete=False)
+        return replace(self.state.claim if self.state else unknown, damaged=True)
 
     @property
     def advice(self) -> str:

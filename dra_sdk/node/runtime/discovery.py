@@ -99,6 +99,10 @@ class Discovery:
             raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
         return self._devices.get(pool, {}).get(name)
 
+    def all_published(self) -> list[tuple[str, Device]]:
+        """Return the published devices, each with its pool; none before the first discovery."""
+        return [(pool, device) for pool, devices in self._devices.items() for device in devices.values()]
+
     def _discover(self, stop: Event) -> None:
         while not stop.is_set():
             self._wait_for_request()

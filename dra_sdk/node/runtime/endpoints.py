@@ -1,6 +1,7 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP, for Prometheus and for the probes of the driver's pod.
 
-Healthy: our sockets answer as they would answer the kubelet. Ready: registered, and all slices published.
+Healthy: our sockets answer as they would answer the kubelet. Ready: registered, all slices
+published, and no state file that keeps claims from getting devices.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -31,9 +32,18 @@ Page = Callable[[], bytes]
 
 
 def pages(
-    metrics: Metrics, paths: SocketPaths, serve: Serve, registration: Registration, slices: SliceController
+    metrics: Metrics,
+    paths: SocketPaths,
+    serve: Serve,
+    registration: Registration,
+    slices: SliceController,
+    *,
+    checks: Sequence[Callable[[], None]] = (),
 ) -> dict[str, Page]:
-    """Return the pages by path. If two processes share the services (`serve`), each answers for its own part."""
+    """Return the pages by path. If two processes share the services (`serve`), each answers for its own part.
+
+    `checks` raise a DraError while the driver is not ready for another reason.
+    """
 
     def healthy() -> bytes:
         if serve != "service":
@@ -47,6 +57,8 @@ def pages(
             raise DraError(f"not registered with the kubelet: {registration.error or 'it has not called yet'}")
         if serve != "registration" and not slices.synced:
             raise DraError("the ResourceSlices are not published yet: " + "; ".join(map(str, slices.errors.values())))
+        for check in checks:
+            check()
         return b"ok\n"
 
     return {"/metrics": metrics.text, "/healthz": healthy, "/readyz": ready}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import metric
+from dra_sdk.model.device import Device
+from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.model.undo import UndoStep, Verdict
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.prepare.engine import Preparer
@@ -68,6 +72,58 @@ class DriverGauges(Collector):
         yield from families.values()
 
 
+class _ReadCounter(Collector):
+    """A number that only grows, which is read at each scrape."""
+
+    def __init__(self, driver: str, name: str, text: str, read: Callable[[], float]) -> None:
+        self._driver, self._name, self._text, self._read = driver, name, text, read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the number."""
+        family = CounterMetricFamily(self._name, self._text, labels=["driver"])
+        family.add_metric([self._driver], self._read())
+        yield family
+
+
+class _Devices(Collector):
+    """The published devices by pool and health, and those that have taints by key and effect.
+
+    driver: the driver's name, a label of each value.
+    devices: returns the published devices with their pools.
+    health: returns the latest report of each device.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        devices: Callable[[], Iterable[tuple[str, Device]]],
+        health: Callable[[], Sequence[DeviceHealth]],
+    ) -> None:
+        self._driver, self._devices, self._health = driver, devices, health
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield both counts; a pool without devices in a state has a 0 for it."""
+        states = {(health.pool, health.device): health.status for health in self._health()}
+        counts: Tally[tuple[str, HealthStatus]] = Tally()
+        taints: Tally[tuple[str, str, str]] = Tally()
+        pools = set()
+        for pool, device in self._devices():
+            pools.add(pool)
+            counts[pool, states.get((pool, device.name), HealthStatus.UNKNOWN)] += 1
+            taints.update({(pool, taint.key, taint.effect) for taint in device.taints})
+        devices = GaugeMetricFamily("dra_sdk_devices", "Published devices", labels=["driver", "pool", "health"])
+        for pool in sorted(pools):
+            for status in HealthStatus:
+                devices.add_metric([self._driver, pool, status.name.lower()], counts[pool, status])
+        tainted = GaugeMetricFamily(
+            "dra_sdk_devices_tainted", "Published devices with a taint", labels=["driver", "pool", "key", "effect"]
+        )
+        for (pool, key, effect), number in sorted(taints.items()):
+            tainted.add_metric([self._driver, pool, key, effect], number)
+        yield devices
+        yield tainted
+
+
 class Metrics:
     """The metrics of one driver in their own registry, so that a process can have several drivers.
 
@@ -93,6 +149,11 @@ class Metrics:
             ["driver", "verdict"],
             registry=self._registry,
         )
+        info = Gauge(
+            "dra_sdk_build_info", "The version of dra-sdk; always 1", ["driver", "version"], registry=self._registry
+        )
+        info.labels(driver, _sdk_version()).set(1)
+        ProcessCollector(registry=self._registry)
 
     def request(self, method: str, status: int) -> None:
         """Count one request to the API server."""
@@ -123,8 +184,8 @@ class Metrics:
     ) -> None:
         """Add the values of the connection to the container runtime that are read at each scrape."""
         self._gauge("nri_connected", "Whether the container runtime calls the driver", connected)
-        self._gauge("nri_connections", "Connections to the container runtime since the start", connections)
-        self._gauge("nri_failed_updates", "Containers that could not be changed since the start", failures)
+        self._counter("nri_connections", "Connections to the container runtime", connections)
+        self._counter("nri_failed_updates", "Containers that could not be changed", failures)
 
     def add_gauges(self, preparer: Preparer, registration: Registration, slices: SliceController) -> None:
         """Add the values that are read at each scrape."""
@@ -134,13 +195,23 @@ class Metrics:
             "state_files_unreadable": ("State files that need an operator", lambda: len(preparer.unreadable())),
             "registered": ("Whether the kubelet has registered us", registration.registered.is_set),
             "slices_synced": ("Whether the API server has all that was published", lambda: slices.synced),
-            "slices_created": ("ResourceSlices created since the start", lambda: slices.stats.creates),
-            "slices_updated": ("ResourceSlices updated since the start", lambda: slices.stats.updates),
-            "slices_deleted": ("ResourceSlices deleted since the start", lambda: slices.stats.deletes),
-            "slice_errors": ("Problems with publishing since the start", lambda: slices.stats.errors),
+        }
+        counters: dict[str, tuple[str, Callable[[], float]]] = {
+            "slices_created": ("ResourceSlices created", lambda: slices.stats.creates),
+            "slices_updated": ("ResourceSlices updated", lambda: slices.stats.updates),
+            "slices_deleted": ("ResourceSlices deleted", lambda: slices.stats.deletes),
+            "slice_errors": ("Problems with publishing", lambda: slices.stats.errors),
         }
         for name, (text, read) in gauges.items():
             self._gauge(name, text, read)
+        for name, (text, read) in counters.items():
+            self._counter(name, text, read)
+
+    def add_devices(
+        self, devices: Callable[[], Iterable[tuple[str, Device]]], health: Callable[[], Sequence[DeviceHealth]]
+    ) -> None:
+        """Add the numbers of published devices, of which `health` has the latest reports."""
+        self._registry.register(_Devices(self._driver, devices, health))
 
     def add_driver_gauges(self, read: Callable[[], Sequence[metric.Gauge]]) -> None:
         """Add the values of the driver's own, which `read` returns at each scrape."""
@@ -154,8 +225,18 @@ class Metrics:
         gauge = Gauge(f"dra_sdk_{name}", text, ["driver"], registry=self._registry)
         gauge.labels(self._driver).set_function(read)
 
+    def _counter(self, name: str, text: str, read: Callable[[], float]) -> None:
+        self._registry.register(_ReadCounter(self._driver, f"dra_sdk_{name}", f"{text} since the start", read))
+
     def _times(self, kind: str, text: str, buckets: Sequence[float] = _BUCKETS) -> Callable[[str, str], Histogram]:
         """Return the histogram of a name and a result. They are kept: a lookup costs more than the measurement."""
         name, labels = f"dra_sdk_{kind}_seconds", ["driver", kind.removeprefix("nri_"), "result"]
         histogram = Histogram(name, text, labels, buckets=buckets, registry=self._registry)
         return cache(partial(histogram.labels, self._driver))
+
+
+def _sdk_version() -> str:
+    try:
+        return version("dra-sdk")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH has no version
+        return "unknown"

@@ -36,7 +36,8 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
-from dra_sdk.node.runtime.endpoints import HttpServer, pages
+from dra_sdk.node.runtime.damaged_state import DamagedState
+from dra_sdk.node.runtime.endpoints import HttpServer, Page, pages
 from dra_sdk.node.runtime.events import EventWriter, NodeEvent, Reason, health_events, undo_events
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
@@ -110,6 +111,8 @@ class DriverProcess:
         self.publisher = self._make_publisher()
         self._dependencies = self._make_dependencies()
         self.preparer = Preparer(self.driver, self.node, self._dependencies)
+        self._damaged = DamagedState(name, self.preparer.unreadable, settings.taint_effect, self._state_files_changed)
+        self.publisher.stages.append(self._damaged.apply)
         self.publisher.health.feed.subscribe(self._report_health)
         self.registration = Registration(name, self.paths.service, (*VERSIONS, *self.publisher.health.versions()))
         self.containers = self._make_container_hooks()
@@ -157,8 +160,10 @@ class DriverProcess:
         if self._events is not None:
             stack.callback(self._events.stop, STOP_SECONDS)
             self._events.start()
-            for reason in self.preparer.unreadable():
-                self._events.put(NodeEvent("StateFileUnreadable", reason))
+            for file in self.preparer.unreadable():
+                self._events.put(NodeEvent("StateFileUnreadable", file.advice))
+        stack.callback(self._damaged.stop, STOP_SECONDS)
+        self._damaged.start()
         if self.containers is not None:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
@@ -180,13 +185,17 @@ class DriverProcess:
         stack.callback(self.publisher.health.feed.close)  # the server would wait for its streams
         stack.callback(self._withdraw)
         if self.settings.http_address:
-            served = pages(self.metrics, self.paths, self.settings.serve, self.registration, self.publisher.slices)
-            http = HttpServer(self.settings.http_address, served)
+            http = HttpServer(self.settings.http_address, self._pages())
             http.start()
             stack.callback(http.stop)
         log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
         if self.settings.serve != "service" and not self.registration.registered.is_set():
             log.info("waiting for the kubelet, which finds the driver by %s", self.paths.registration)
+
+    def _pages(self) -> dict[str, Page]:
+        served = self.settings.serve
+        checks = () if served == "registration" else (self._damaged.check,)
+        return pages(self.metrics, self.paths, served, self.registration, self.publisher.slices, checks=checks)
 
     def _withdraw(self) -> None:
         """Close the registration when no call is in flight: the kubelet, which loses it, ends those that are.
@@ -216,6 +225,11 @@ class DriverProcess:
             finally:
                 if self.containers is not None:
                     self.containers.synchronize_soon()
+
+    def _state_files_changed(self) -> None:
+        self.publisher.discovery.publish_again()
+        if self.containers is not None:
+            self.containers.synchronize_soon()
 
     def _report_unpublished(self, pool: str, error: BaseException) -> None:
         """Write an event: the kubelet does not know why a node has no devices. It needs the API server."""
@@ -269,6 +283,8 @@ class DriverProcess:
 
     def _add_gauges(self) -> None:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        if self.settings.serve != "registration":
+            self.metrics.add_devices(self.publisher.discovery.all_published, self.publisher.health.feed.snapshot)
         if self.driver.implements("dra_metrics") and self.settings.serve != "registration":
             self.metrics.add_driver_gauges(lambda: self.driver.metrics(self.node, self.preparer.held()))
 

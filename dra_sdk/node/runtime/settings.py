@@ -22,7 +22,7 @@ import yaml
 from dra_sdk.errors import SettingsError
 from dra_sdk.input_files import read_limited
 from dra_sdk.model.device import TaintEffect
-from dra_sdk.model.settings import SECTION, SettingsFile
+from dra_sdk.model.settings import KUBELET_DIR, SECTION, SettingsFile
 
 CONFIG = "DRA_SDK_CONFIG"
 _NOTHING: Final = ("", "~", "null")
@@ -241,7 +241,7 @@ class Settings:
 
     node_name: str
     kubeconfig: Path | None = None
-    kubelet_dir: Path = Path("/var/lib/kubelet")
+    kubelet_dir: Path = Path(KUBELET_DIR)
     registry_dir: Path | None = None
     cdi_dir: Path = Path("/var/run/cdi")
     host_root: Path = Path("/")

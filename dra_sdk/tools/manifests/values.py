@@ -65,7 +65,9 @@ class DeviceClassValues(_ChartPart):
 class MountValues(_ChartPart):
     """A file or directory of the host that the pod has at the same path."""
 
-    path: HostPath = Field(description="the absolute path")
+    path: Annotated[str, StringConstraints(pattern=r"^[^{}]+$")] = Field(
+        description="the absolute path, or one below kubeletDir"
+    )
     access: Access = Field("ReadOnly", description="ReadOnly or ReadWrite")
     type: HostPathType = Field("Directory", description="type of a hostPath volume")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dra_driver_cpu.config import CPUS
+from dra_driver_cpu.config import CPU_VARIABLE, CPUS
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import DraError, HeldClaim
 from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset
@@ -57,6 +57,8 @@ def held_cpus(claims: Iterable[HeldClaim]) -> CpuSet:
 
 
 def cpus_of(claim: HeldClaim) -> CpuSet:
-    """Return the CPUs that a claim holds, of all its requests."""
+    """Return the CPUs that a claim holds, of all its requests; if nothing recorded says so, its CDI spec does."""
     devices = (device.data for device in claim.devices if not device.admin_access)
-    return frozenset().union(*(parse_cpuset(str(record.get(CPUS, ""))) for record in (*devices, *claim.journal)))
+    lists = [str(record.get(CPUS, "")) for record in (*devices, *claim.journal)]
+    lists += [cpus for name, cpus in claim.variables.items() if name.startswith(CPU_VARIABLE)]
+    return frozenset().union(*map(parse_cpuset, lists))

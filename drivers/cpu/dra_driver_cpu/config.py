@@ -19,6 +19,8 @@ MemoryPolicy = Literal["local", "none"]
 """`local`: containers get memory of the NUMA nodes of their CPUs only (`cpuset.mems`). `none`: of all nodes."""
 
 CPUS: Final = "cpus"
+CPU_VARIABLE: Final = "DRA_CPUSET_"
+"""What the variables of the driver `dra.cpu` begin with."""
 QUOTA: Final = "quota"
 MEMORY: Final = "memory"
 _CORES_OR_THREADS: Final = "fullCores takes all threads of each core, placement spread one: use one of both"

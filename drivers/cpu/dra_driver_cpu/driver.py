@@ -10,14 +10,14 @@ from contextlib import suppress
 from threading import Event, Lock
 
 from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
-from dra_driver_cpu.config import CPUS, CpuConfig
+from dra_driver_cpu.config import CPU_VARIABLE, CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
 from dra_driver_cpu.kubelet_policy import refuse_static_policy
 from dra_driver_cpu.metrics import cpu_gauges
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
-from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
+from dra_driver_cpu.pinning import Pinning, check_shared_pool, remove_pod_quota, request_edits
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
@@ -46,6 +46,7 @@ from dra_sdk.hardware.uevents import KernelUevents, UeventSource
 from dra_sdk.nri import Container, ContainerResources, PodSandbox
 
 _LONGEST_STRING = 64  # bytes of an attribute's value
+_HOLDERS = 5  # claims that an error names
 
 
 class CpuDriver:
@@ -93,9 +94,13 @@ class CpuDriver:
         topology = self._current_topology(claim.node)
         if self._settings.device_mode == "partitionable":
             self._reserve(claim)
-        held, picked = held_cpus(claim.held()), list[CpuSet]()
+        others, picked = claim.held(), list[CpuSet]()
+        held = held_cpus(others)
         for device in claim.devices:
-            picked.append(self._pick(device, topology, held.union(*picked)))
+            try:
+                picked.append(self._pick(device, topology, held.union(*picked)))
+            except NotEnoughCpusError as error:
+                raise NotEnoughCpusError(f"device {device.name}: {error}{_holders(others, device.hardware)}") from error
         if self._settings.shared_pool == "required":
             self._leave_shared_cpus(claim, topology, held, picked)
         for device, cpus in zip(claim.devices, picked, strict=True):
@@ -110,7 +115,7 @@ class CpuDriver:
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources | RetriableError]:
         """Pin all containers: the shared pool shrinks and grows with the claims."""
-        return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
+        return Pinning.read(node, self._settings.reserved_cpus, held, containers).synchronize(containers)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
         """Draw who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
@@ -150,10 +155,7 @@ class CpuDriver:
         if device.admin_access:
             return online
         policy = device.config.policy_of(self._settings)
-        try:
-            return pick(topology, online - taken, _number(device, device.hardware), policy)
-        except NotEnoughCpusError as error:
-            raise NotEnoughCpusError(f"device {device.name}: {error}") from error
+        return pick(topology, online - taken, _number(device, device.hardware), policy)
 
     def _leave_shared_cpus(
         self, claim: Claim[CpuConfig], topology: CpuTopology, held: CpuSet, picked: Sequence[CpuSet]
@@ -199,6 +201,13 @@ def _number(device: AllocatedDevice[CpuConfig] | HeldDevice, cpus: CpuSet) -> in
     if granted.value < 1 or granted.value.denominator != 1:
         raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, is {granted}")
     return int(granted)
+
+
+def _holders(others: Sequence[HeldClaim], cpus: CpuSet) -> str:
+    """Return who has CPUs of a device. The scheduler may know better: a pod that was deleted still ends."""
+    held = [f"{other} has {format_cpuset(both)}" for other in others if (both := cpus_of(other) & cpus)]
+    more = f" and {len(held) - _HOLDERS} more claims" if len(held) > _HOLDERS else ""
+    return f"; {', '.join(held[:_HOLDERS])}{more}" if held else ""
 
 
 def _cpus_of_request(claim: Claim[CpuConfig], device: AllocatedDevice[CpuConfig], picked: Sequence[CpuSet]) -> CpuSet:

@@ -41,7 +41,7 @@ from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, po
 from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.sharing import Sharing
 from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
-from dra_sdk.settings import HostPath, Parsed
+from dra_sdk.settings import KubeletPath, Parsed
 
 SIZE: Final = "size"
 """The capacity that claims consume, in bytes."""
@@ -93,8 +93,8 @@ class MemorySettings(DriverSettings, prefix="DRA_MEMORY_"):
     reserved_memory: Annotated[
         tuple[ReservedMemory, ...], Parsed(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
     ] = Field(default=(), description="memory that no claim gets; must be the kubelet's `reservedMemory`")
-    state_dir: HostPath = Field(
-        default="/var/lib/kubelet/plugins/dra.memory",
+    state_dir: KubeletPath = Field(
+        default="plugins/dra.memory",
         description="where the driver records the kubelet's own limits of pods whose limits it raises",
     )
 

@@ -31,8 +31,6 @@ from dra_sdk.nri import Container, ContainerResources, PodSandbox
 log = logging.getLogger(__name__)
 MEMORY_VARIABLE: Final = "DRA_MEMS_"
 """What the variables of the driver `dra.memory` begin with. A container that has one gets its NUMA nodes from it."""
-CPU_VARIABLE: Final = "DRA_CPUSET_"
-"""What the variables of the driver `dra.cpu` begin with."""
 NO_LIMIT: Final = -1
 """The CFS quota of a container that may use its CPUs all the time."""
 
@@ -81,6 +79,7 @@ class Pinning:
     isolated: the CPUs that the kernel isolates.
     memory_nodes: the online CPUs of each NUMA node that has memory; empty while no claim is held.
     held: all claims that hold CPUs.
+    kept: the CPUs of containers whose claims are not known.
     """
 
     online: CpuSet
@@ -88,9 +87,12 @@ class Pinning:
     isolated: CpuSet
     memory_nodes: Mapping[int, CpuSet]
     held: Sequence[HeldClaim]
+    kept: CpuSet = frozenset()
 
     @classmethod
-    def read(cls, node: Host, reserved: CpuSet, held: Sequence[HeldClaim]) -> Self:
+    def read(
+        cls, node: Host, reserved: CpuSet, held: Sequence[HeldClaim], containers: Iterable[Container] = ()
+    ) -> Self:
         """Read the state of `node`: a few small files, so that a hook answers in less than a millisecond."""
         root = node.sys / "devices/system"
         numa = read_numa_cpus(node) if held else {}  # they are for containers with claims only
@@ -102,12 +104,15 @@ class Pinning:
             isolated=read_optional(read_cpuset, root / "cpu/isolated") or frozenset(),
             memory_nodes={node: cpus for node, cpus in numa.items() if with_memory is None or node in with_memory},
             held=held,
+            kept=frozenset().union(
+                *(container.resources.cpus or () for container in containers if _is_damaged(container))
+            ),
         )
 
     @cached_property
     def shared(self) -> CpuSet:
         """The CPUs of containers without claims."""
-        return shared_pool(self.online, self.reserved, self.isolated, held_cpus(self.held))
+        return shared_pool(self.online, self.reserved, self.isolated, held_cpus(self.held) | self.kept)
 
     @cached_property
     def _shared_resources(self) -> ContainerResources | NoCpuError:
@@ -115,8 +120,11 @@ class Pinning:
         return ContainerResources(cpus=self.shared) if self.shared else NoCpuError("claims hold all online CPUs")
 
     def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources | NoCpuError]:
-        """Return the resources of these containers, by id; an error for one that would have no CPU."""
-        return {container.id: self._resources(container) for container in containers}
+        """Return the resources of these containers, by id; an error for one that would have no CPU.
+
+        A container of a claim whose state file is damaged keeps its CPUs, and no other container has these.
+        """
+        return {container.id: self._resources(container) for container in containers if not _is_damaged(container)}
 
     def _resources(self, container: Container) -> ContainerResources | NoCpuError:
         devices = [device for claim in container.claims for device in claim.devices]
@@ -169,6 +177,10 @@ def remove_pod_quota(pod: PodSandbox, node: Host) -> None:
 
 def _removes_quota(device: HeldDevice) -> bool:
     return bool(device.data.get(QUOTA, "remove") == "remove")
+
+
+def _is_damaged(container: Container) -> bool:
+    return any(claim.damaged for claim in container.claims)
 
 
 def _cpus(devices: Iterable[HeldDevice]) -> CpuSet:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from dra_sdk import DriverSettings
 from dra_sdk.hardware import CpuSet, parse_cpuset
-from dra_sdk.settings import HostPath, Parsed
+from dra_sdk.settings import KubeletPath, Parsed
 
 DeviceMode = Literal["grouped", "individual", "partitionable"]
 """What a device is: a group of CPUs that claims consume by number, one CPU, or a core, L3 cache or NUMA node."""
@@ -50,8 +50,8 @@ class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
         default=False,
         description="count CPUs of claims as CPU requests of their pod; needs `DRANodeAllocatableResources`",
     )
-    kubelet_dir: HostPath = Field(
-        default="/var/lib/kubelet", description="where the kubelet says that it gives exclusive CPUs itself"
+    kubelet_dir: KubeletPath = Field(
+        default=".", description="where the kubelet says that it gives exclusive CPUs itself"
     )
 
     @model_validator(mode="after")

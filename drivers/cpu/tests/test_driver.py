@@ -101,7 +101,7 @@ def test_cpus_of_other_claims_and_reserved_cpus_are_not_given_to_a_claim(driver:
 def test_a_claim_is_refused_while_other_claims_leave_too_few_cpus(driver: DriverHarness) -> None:
     driver.prepare(claim(cpus("4")))
     asked = allocated(driver, claim(cpus("4")), {"consumedCapacity": {"dra.cpu/cpu": "4"}, "shareID": "s"})
-    with pytest.raises(NotEnoughCpusError, match="need 4 CPUs, have 3"):
+    with pytest.raises(NotEnoughCpusError, match=r"need 4 CPUs, have 3: .*; claim \S+ \(\S+\) has [-0-9,]+$"):
         driver.prepare(asked)
 
 

@@ -7,15 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from dra_sdk import DriverSettings
-from dra_sdk.settings import HostPath, Seconds
+from dra_sdk.settings import KubeletPath, Seconds
 
 
 class AmdSettings(DriverSettings, prefix="DRA_AMD_"):
     """The settings of one node. All paths are those of the host, wherever its root is mounted."""
 
-    state_dir: HostPath = Field(
-        default="/var/lib/kubelet/plugins/gpu.amd.com", description="where the driver records its changes"
-    )
+    state_dir: KubeletPath = Field(default="plugins/gpu.amd.com", description="where the driver records its changes")
     passthrough: bool = Field(default=False, description="publish VFIO devices as well: GPUs, and virtual functions")
     partitioning: bool = Field(default=False, description="let claims choose the compute partition mode of a whole GPU")
     busy_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(

@@ -12,7 +12,7 @@ from pydantic import Field
 from dra_sdk import DriverSettings
 from dra_sdk.hardware import parse_pci_address
 from dra_sdk.hardware.sharing import Sharing
-from dra_sdk.settings import HostPath, Parsed, Seconds, split_words
+from dra_sdk.settings import HostPath, KubeletPath, Parsed, Seconds, split_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
         description="what contains `/dev` with its device nodes; by default the driver root if it has "
         "`/dev/nvidiactl`, else `/`",
     )
-    state_dir: HostPath = Field(
-        default="/var/lib/kubelet/plugins/gpu.nvidia.com",
+    state_dir: KubeletPath = Field(
+        default="plugins/gpu.nvidia.com",
         description="where the driver records its changes; directories of MPS daemons",
     )
     cdi_hook: HostPath | None = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dra_sdk import DriverSettings
-from dra_sdk.settings import CommaSeparated, HostPath, Seconds
+from dra_sdk.settings import CommaSeparated, HostPath, KubeletPath, Seconds
 
 DeviceMode = Literal["individual", "partitionable"]
 """Whether a physical function that has virtual ones is a device too."""
@@ -16,8 +16,8 @@ DeviceMode = Literal["individual", "partitionable"]
 class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     """The settings of one node. All paths are those of the host, wherever its root is mounted."""
 
-    state_dir: HostPath = Field(
-        default="/var/lib/kubelet/plugins/dra.net", description="where the driver records interfaces that claims have"
+    state_dir: KubeletPath = Field(
+        default="plugins/dra.net", description="where the driver records interfaces that claims have"
     )
     protect: CommaSeparated = Field(
         default=(),

@@ -8,10 +8,10 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from dra_sdk import DriverSettings
-from dra_sdk.settings import CommaSeparated, HostPath, Seconds
+from dra_sdk.settings import CommaSeparated, HostPath, KubeletPath, Seconds
 
-KUBELET_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
-"""Where the kubelet's own socket lies, and where plugins look for it."""
+PLUGINS_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
+"""Where plugins look for the kubelet's socket, wherever the kubelet's directory is."""
 
 
 class PluginSettings(DriverSettings, prefix="DRA_PLUGIN_"):
@@ -21,7 +21,10 @@ class PluginSettings(DriverSettings, prefix="DRA_PLUGIN_"):
     directory: HostPath = Field(
         default="/var/lib/dra-device-plugins",
         description="directory of the bridge's `kubelet.sock` and of the plugins' sockets; plugins have it at "
-        f"`{KUBELET_DIRECTORY}`",
+        f"`{PLUGINS_DIRECTORY}`",
+    )
+    kubelet_directory: KubeletPath = Field(
+        default="device-plugins", description="where the kubelet's own socket lies, which cannot be `directory`"
     )
     resources: CommaSeparated = Field(
         default=(), description="resources that plugins may register, such as `vendor.com/thing`; none: all of them"
@@ -53,7 +56,7 @@ class PluginSettings(DriverSettings, prefix="DRA_PLUGIN_"):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.directory == KUBELET_DIRECTORY:
+        if self.directory == self.kubelet_directory:
             raise ValueError(f"directory {self.directory} is the kubelet's own: its plugins would be lost to it")
         if wrong := [path for path in self.allowed_paths if not path.startswith("/") or ".." in path.split("/")]:
             raise ValueError(f"allowedPaths must be absolute paths without '..', has {', '.join(wrong)}")

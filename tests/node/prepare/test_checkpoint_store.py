@@ -299,11 +299,12 @@ def test_an_unreadable_file_holds_its_devices(tmp_path: Path) -> None:
     path = tmp_path / "claims/u-1.json"
     path.write_bytes(path.read_bytes()[:-40])
     store = opened(tmp_path)
-    (left,) = store.others("u-2")
+    (left,) = store.holders([AllocatedDevice("r", "p", "d", Device("d"))], "u-2")
     assert (left.claim.uid, [(each.pool, each.name) for each in left.claim.devices]) == ("u-1", [("p", "d")])
-    assert store.others("u-1") == [left]
+    assert store.others("u-2") == []
     ((found, unreadable),) = store.unreadable().items()
     assert (found, unreadable.state) == ("u-1", left)
+    assert (unreadable.claim.damaged, unreadable.claim.devices) == (True, left.claim.devices)
 
 
 def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_path: Path) -> None:
@@ -327,7 +328,7 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
             holders = each.holders(wanted, "u-0")
             assert {held.claim.uid: held for held in holders} == {
                 held.claim.uid: held
-                for held in each.others("u-0")
+                for held in (*each.others("u-0"), *(file.state for file in each.unreadable().values() if file.state))
                 if {device.name for device in held.claim.devices} & {"d", "e"}
             }
             assert len({held.claim.uid for held in holders}) == len(holders)

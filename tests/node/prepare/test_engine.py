@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -441,3 +442,20 @@ def test_a_permanent_error_says_so_and_leaves_nothing(world: World) -> None:
         world.preparer().prepare(world.claim("u-1", "lamp-0"))
     assert not caught.value.retriable
     assert world.states() == []
+
+
+def test_each_claim_has_one_line_in_the_log_when_it_comes_and_when_it_goes(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref, preparer = world.claim("u-1", "lamp-0", "lamp-1"), world.preparer()
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            preparer.prepare(ref)
+        for _ in range(2):
+            preparer.unprepare(ref)
+    name = f"claim {ref.namespace}/{ref.name} (u-1)"
+    lines = [re.sub(r"in \d+ ms", "in N ms", record.getMessage()) for record in caplog.records]
+    assert lines == [
+        f"{name}: prepared {POOL}/lamp-0, {POOL}/lamp-1 in N ms",
+        f"{name}: unprepared {POOL}/lamp-0, {POOL}/lamp-1 in N ms",
+    ]

@@ -76,7 +76,7 @@ def test_containers_follow_claims_that_are_prepared_and_unprepared(
         text = running.metrics.text().decode()
     assert f'dra_sdk_nri_connected{{driver="{NAME}"}} 1.0' in text
     assert f'dra_sdk_nri_event_seconds_count{{driver="{NAME}",event="CreateContainer",result="ok"}} 1.0' in text
-    assert f'dra_sdk_nri_failed_updates{{driver="{NAME}"}} 0.0' in text
+    assert f'dra_sdk_nri_failed_updates_total{{driver="{NAME}"}} 0.0' in text
 
 
 def test_a_process_of_the_runtime_serves_pods_and_ends_with_it(
