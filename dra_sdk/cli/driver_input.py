@@ -68,7 +68,7 @@ def discovered_slices(source: OpenedDriver, profile: ServerProfile) -> Iterator[
     driver = source.driver
     for node in source.nodes:
         pools, title = discover(driver, Node(node, source.root)), f"driver {source.name} on node {node}"
-        slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
+        slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, server=profile))
         lost = split_devices([raw_slice["spec"] for raw_slice in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
             problem = f"{len(lost)} devices, {lost[0]} the first, do not fit into a slice with their counter sets"

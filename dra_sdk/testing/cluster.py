@@ -5,15 +5,18 @@ Both follow the real rules (`dra_sdk.wire.validation`, `dra_sdk.tools.scheduling
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.errors import DraError, InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.device import ResourcePool
-from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.node.slices.gates import PARTITIONS
+from dra_sdk.node.slices.plan import resource_slices, valid_plans
+from dra_sdk.node.slices.withholding import undecided
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
@@ -26,6 +29,7 @@ from dra_sdk.wire.validation.problems import ProblemType
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
 _API: Final = "resource.k8s.io/v1"
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+_SHOWN: Final = 10  # devices in a sentence
 _NOW: Final = "2000-01-01T00:00:00Z"
 
 
@@ -58,10 +62,15 @@ class FakeCluster:
         return [_stored(raw_slice, self._profile) for raw_slice in sent]
 
     def refused_slices(self, pools: Sequence[ResourcePool], versions: Iterable[str]) -> list[str]:
-        """Return why servers of these releases, with default feature gates, refuse the slices, in sentences."""
-        refused = []
+        """Return in sentences why servers of these releases, with default feature gates, refuse the slices.
+
+        Devices that exclude each other are a problem too where the counters that say so are dropped, unless the driver
+        says which of them to publish then.
+        """
+        refused: list[str] = []
         for version in versions:
             profile = ServerProfile.of(version)
+            refused += self._undecided(pools, profile)
             for raw_slice in _new_slices(pools, self._driver, self._node.name, profile):
                 # A field that a server does not know is no problem, because it drops the field.
                 problems = [
@@ -70,6 +79,20 @@ class FakeCluster:
                 why = _dropped(raw_slice, profile) if problems else ""
                 refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}{why}" for problem in problems]
         return refused
+
+    def _undecided(self, pools: Sequence[ResourcePool], profile: ServerProfile) -> Iterator[str]:
+        """Yield a sentence for each pool of which this server would get only some of the devices by chance."""
+        if profile.enabled(PARTITIONS):
+            return
+        for planned in valid_plans(pools, driver=self._driver, node_name=self._node.name):
+            if rivals := undecided(planned.slices, planned.preferences):
+                first = list(dict.fromkeys(name for names in rivals.values() for name in names))
+                beside = f"{shortened(list(rivals), _SHOWN)} cannot be had beside {shortened(first, _SHOWN)}"
+                yield (
+                    f"Kubernetes {profile.version}: pool {planned.name}: {beside}, and the server drops the counters "
+                    f"that say so, because its feature gate {PARTITIONS} is off; ResourcePool.without_counters names "
+                    "what is published there"
+                )
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
         """Return the claim with the devices that the scheduler chooses; NotAllocatedError if there are none."""
@@ -124,7 +147,7 @@ class FakeCluster:
 def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
     """Return the slices that a driver first sends to such a server; InvalidObjectError if they cannot be published."""
     slices = []
-    for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, minor=profile.minor)):
+    for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, server=profile)):
         metadata = {**made["metadata"]}
         metadata["name"] = f"{metadata.pop('generateName')}{number}"
         slices.append({**made, "metadata": metadata})

@@ -62,7 +62,8 @@ class FpgaDriver:
             made = list(_devices(card))
             sets.append(CounterSet(f"{card.name}-regions", {"regions": len(made[0].hardware.regions)}))
             devices += made
-        yield ResourcePool(node.name, devices, sets)
+        cards = [card.name for card in _cards(node)]
+        yield ResourcePool(node.name, devices, sets, without_counters=cards)
 
     def dra_prepare(self, claim: Claim[FpgaConfig]) -> Iterator[PreparedDevice]:
         """Load the bitstream; the journal first records the previous one, so that unprepare can restore it."""

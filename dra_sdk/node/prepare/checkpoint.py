@@ -29,6 +29,7 @@ from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import env_lists
 from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices, request_device_name
+from dra_sdk.node.prepare.counters import consumption_of, counter_lock, device_lock
 from dra_sdk.wire.cdi import parse_qualified_name, qualified_name
 
 FORMAT: Final = 1
@@ -77,7 +78,12 @@ class Checkpoint:
     @property
     def device_locks(self) -> set[str]:
         """The names of the locks of its devices."""
-        return {f"device/{device.pool}/{device.name}" for device in self.claim.devices}
+        return {device_lock(device.pool, device.name) for device in self.claim.devices}
+
+    @property
+    def counter_locks(self) -> set[str]:
+        """The names of the locks of the counter sets that its devices take from."""
+        return {counter_lock(device.pool, name) for device in self.claim.devices for name in device.consumes}
 
     @classmethod
     def started(
@@ -86,7 +92,13 @@ class Checkpoint:
         """Return PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
             HeldDevice(
-                device.request, device.pool, device.name, device.share_id, device.admin_access, device.consumed_capacity
+                device.request,
+                device.pool,
+                device.name,
+                device.share_id,
+                device.admin_access,
+                device.consumed_capacity,
+                consumes=consumption_of(device),
             )
             for device in devices
         )

@@ -15,14 +15,13 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from dra_sdk.errors import StateError
-from dra_sdk.model.claim import AllocatedDevice
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
@@ -41,7 +40,6 @@ from dra_sdk.node.prepare.state_files import (
 
 log = logging.getLogger(__name__)
 _PRIVATE: Final = 0o700
-_DeviceKey = tuple[str, str]
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 
@@ -63,7 +61,7 @@ class CheckpointStore:
         self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, Checkpoint] = {}  # by the `safe_id` of the UID, as all that follows
-        self._holders: dict[_DeviceKey, set[str]] = {}  # readable claims by pool and device
+        self._holders: dict[str, set[str]] = {}  # readable claims by what they hold, as `_held_names` names it
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -137,17 +135,16 @@ class CheckpointStore:
             self._look()
             return [state for key, state in self._claims.items() if key != excepted] + self._damaged()
 
-    def holders(self, devices: Iterable[AllocatedDevice[Any]], except_uid: str) -> list[Checkpoint]:
-        """Return those of `others` that hold any of these devices: few, however many claims there are."""
-        wanted = {(device.pool, device.name) for device in devices}
+    def holders(self, names: Set[str], except_uid: str) -> list[Checkpoint]:
+        """Return those of `others` that hold any of these devices, or take from any of these counter sets.
+
+        `names` are those of `counters.device_lock` and `counter_lock`. It takes no longer with more claims.
+        """
         with self._lock:
             self._look()
-            keys = set().union(*(self._holders.get(device, ()) for device in wanted)) - {safe_id(except_uid)}
-            return [self._claims[key] for key in sorted(keys)] + [
-                state
-                for state in self._damaged()
-                if any((device.pool, device.name) in wanted for device in state.claim.devices)
-            ]
+            keys = set().union(*(self._holders.get(name, ()) for name in names)) - {safe_id(except_uid)}
+            damaged = [state for state in self._damaged() if names & _held_names(state)]
+            return [self._claims[key] for key in sorted(keys)] + damaged
 
     def unreadable(self) -> dict[str, Unreadable]:
         """Return the files that cannot be read, by the claim's `safe_id`."""
@@ -256,14 +253,14 @@ class CheckpointStore:
     def _keep(self, key: str, state: Checkpoint | None) -> None:
         """Make `state` the readable claim of a file, None for none, in both indexes."""
         old = self._claims.pop(key, None)
-        for device in {(held.pool, held.name) for held in old.claim.devices} if old else ():
-            self._holders[device].remove(key)
-            if not self._holders[device]:
-                del self._holders[device]
+        for name in _held_names(old) if old else ():
+            self._holders[name].remove(key)
+            if not self._holders[name]:
+                del self._holders[name]
         if state is not None:
             self._claims[key] = state
-            for held in state.claim.devices:
-                self._holders.setdefault((held.pool, held.name), set()).add(key)
+            for name in _held_names(state):
+                self._holders.setdefault(name, set()).add(key)
 
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
@@ -304,6 +301,10 @@ class CheckpointStore:
         shutil.rmtree(old)  # temporary files
         for directory in (self.directory, old.parent):
             sync_directory(directory)
+
+
+def _held_names(state: Checkpoint) -> set[str]:
+    return state.device_locks | state.counter_locks
 
 
 def _remove(place: Path) -> None:

@@ -48,6 +48,7 @@ from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
+from dra_sdk.node.prepare.counters import refuse_exhausted, rival_names
 from dra_sdk.node.prepare.dependencies import Dependencies
 
 log = logging.getLogger(__name__)
@@ -158,14 +159,29 @@ class Preparer:
                 self._driver.info, self._node.name, ref, raw, status, find_device=self._dependencies.find_device
             )
             started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, wanted.pods)
-            with self._locks.hold(started.device_locks | (previous.device_locks if previous else set())):
-                deadline.check()
-                holders = self._store.holders(wanted.devices, ref.uid)
-                allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
-                if previous:
-                    log.info("%s: undoing what an earlier attempt or boot left", ref)
-                    self._release(previous, deadline)
+            counters = started.counter_locks
+            # Once PrepareStarted is on disk, others see what the claim takes, and need not wait for its hook.
+            until_started, until_completed = (counters, set[str]()) if self._undoable else (set[str](), counters)
+            previous_locks = previous.device_locks if previous else set[str]()
+            with self._locks.hold(started.device_locks | previous_locks | until_completed):
+                with self._locks.hold(until_started):
+                    deadline.check()
+                    self._begin(wanted, started, previous, deadline)
                 return self._run_hook(wanted, started, deadline)
+
+    def _begin(
+        self, wanted: allocation.Wanted, started: Checkpoint, previous: Checkpoint | None, deadline: Deadline
+    ) -> None:
+        """Refuse a claim whose hardware others hold, undo what is left of an earlier attempt, write PrepareStarted."""
+        find_counters = self._dependencies.find_counters
+        holders = self._store.holders(rival_names(started, find_counters), started.claim.uid)
+        allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
+        refuse_exhausted(started, holders, find_counters)
+        if previous:
+            log.info("%s: undoing what an earlier attempt or boot left", started)
+            self._release(previous, deadline)
+        if self._undoable:
+            self._start(started)
 
     def _run_hook(self, wanted: allocation.Wanted, started: Checkpoint, deadline: Deadline) -> Checkpoint:
         """Run `dra_prepare` between PrepareStarted and PrepareCompleted. What it has done is undone if a step fails."""
@@ -173,8 +189,6 @@ class Preparer:
         run = HookRun(self._driver, self._write_state, started, undoable=self._undoable)
         names, others = (ref.namespace, ref.name, ref.uid), partial(self.held, except_uid=ref.uid)
         claim = Claim(*names, self._node, wanted.devices, wanted.raw, others, run.journal, deadline, wanted.configs)
-        if self._undoable:
-            self._start(started)
         try:
             prepared = run.call_hook(claim)
             state = self._completed(run.checkpoint, claim, prepared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from time import perf_counter
 
@@ -66,6 +66,26 @@ class DriverGauges(Collector):
                 families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.help, labels=["driver", *names])
             families[gauge.name].add_metric([self._driver, *(gauge.labels[name] for name in names)], gauge.value)
         yield from families.values()
+
+
+class WithheldDevices(Collector):
+    """The devices that are not published because the API server would drop what keeps claims apart.
+
+    driver: the driver's name, a label of each value.
+    read: returns them by pool, each with the feature gate that the server lacks.
+    """
+
+    def __init__(self, driver: str, read: Callable[[], Mapping[str, Mapping[str, str]]]) -> None:
+        self._driver, self._read = driver, read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metric with a value of 1 for each device."""
+        text = "1 for each device that is not published, because the API server lacks the feature gate that it needs"
+        family = GaugeMetricFamily("dra_sdk_device_withheld", text, labels=["driver", "pool", "device", "gate"])
+        for pool, withheld in self._read().items():
+            for device, gate in withheld.items():
+                family.add_metric([self._driver, pool, device, gate], 1)
+        yield family
 
 
 class Metrics:
@@ -141,6 +161,7 @@ class Metrics:
         }
         for name, (text, read) in gauges.items():
             self._gauge(name, text, read)
+        self._registry.register(WithheldDevices(self._driver, lambda: slices.withheld))
 
     def add_driver_gauges(self, read: Callable[[], Sequence[metric.Gauge]]) -> None:
         """Add the values of the driver's own, which `read` returns at each scrape."""
