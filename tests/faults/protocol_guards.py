@@ -78,7 +78,7 @@ GUARDS: Final = (
     Guard(
         "a device in the index of those that are held",
         _STORE + "_keep",
-        "for name in _held_names(state):\n            self._holders.setdefault(name, set()).add(key)",
+        "for resource in _resources(state):\n            self._holders.setdefault(resource, set()).add(key)",
         "pass",
     ),
     # one at a time
@@ -87,8 +87,8 @@ GUARDS: Final = (
     Guard(
         "two claims on one device at once",
         _ENGINE + "Preparer._prepare_new",
-        "started.device_locks | previous_locks | until_completed",
-        "()",
+        "self._locks.hold(names)",
+        "self._locks.hold(())",
     ),
     Guard(
         "a device that is undone and set up at once",

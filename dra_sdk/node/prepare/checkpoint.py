@@ -23,13 +23,13 @@ from pydantic import TypeAdapter, ValidationError
 from dra_sdk.errors import HookError, StateError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import AllocatedDevice, ClaimRef, Deadline, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.device import CounterConsumption
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import env_lists
 from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices, request_device_name
-from dra_sdk.node.prepare.counters import consumption_of, counter_lock, device_lock
 from dra_sdk.wire.cdi import parse_qualified_name, qualified_name
 
 FORMAT: Final = 1
@@ -78,12 +78,12 @@ class Checkpoint:
     @property
     def device_locks(self) -> set[str]:
         """The names of the locks of its devices."""
-        return {device_lock(device.pool, device.name) for device in self.claim.devices}
+        return {f"device/{device.pool}/{device.name}" for device in self.claim.devices}
 
     @property
     def counter_locks(self) -> set[str]:
         """The names of the locks of the counter sets that its devices take from."""
-        return {counter_lock(device.pool, name) for device in self.claim.devices for name in device.consumes}
+        return {f"counters/{device.pool}/{name}" for device in self.claim.devices for name in device.consumes}
 
     @classmethod
     def started(
@@ -98,7 +98,7 @@ class Checkpoint:
                 device.share_id,
                 device.admin_access,
                 device.consumed_capacity,
-                consumes=consumption_of(device),
+                consumes=consumption_of(device.device.consumes) if device.device and not device.admin_access else {},
             )
             for device in devices
         )
@@ -169,6 +169,14 @@ class Checkpoint:
         """Return the claim as hooks see it now; `boot_id` is that of the current boot."""
         claim = self.claim if self.boot_id == boot_id else replace(self.claim, rebooted=True)
         return replace(claim, deadline=deadline) if deadline else claim
+
+
+def consumption_of(consumes: Iterable[CounterConsumption]) -> Mapping[str, Mapping[str, Quantity]]:
+    """Return what a device takes (`Device.consumes`), by counter set and counter."""
+    return {
+        consumed.counter_set: {name: Quantity(amount) for name, amount in consumed.counters.items()}
+        for consumed in consumes
+    }
 
 
 def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:

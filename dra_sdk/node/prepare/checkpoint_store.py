@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -40,6 +40,7 @@ from dra_sdk.node.prepare.state_files import (
 
 log = logging.getLogger(__name__)
 _PRIVATE: Final = 0o700
+_Resource = tuple[str, str, str]  # `device` or `counters`, the pool, and the name
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 
@@ -61,7 +62,7 @@ class CheckpointStore:
         self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, Checkpoint] = {}  # by the `safe_id` of the UID, as all that follows
-        self._holders: dict[str, set[str]] = {}  # readable claims by what they hold, as `_held_names` names it
+        self._holders: dict[_Resource, set[str]] = {}  # readable claims by what they hold
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -135,15 +136,17 @@ class CheckpointStore:
             self._look()
             return [state for key, state in self._claims.items() if key != excepted] + self._damaged()
 
-    def holders(self, names: Set[str], except_uid: str) -> list[Checkpoint]:
-        """Return those of `others` that hold any of these devices, or take from any of these counter sets.
+    def holders(self, wanted: Checkpoint, rivals: Iterable[tuple[str, str]] = ()) -> list[Checkpoint]:
+        """Return the other claims that hold a device of `wanted`, or take from a counter set of it.
 
-        `names` are those of `counters.device_lock` and `counter_lock`. It takes no longer with more claims.
+        Also those that hold any device of `rivals`, pool and name. It takes no longer with more claims.
         """
+        resources = _resources(wanted) | {("device", *rival) for rival in rivals}
         with self._lock:
             self._look()
-            keys = set().union(*(self._holders.get(name, ()) for name in names)) - {safe_id(except_uid)}
-            damaged = [state for state in self._damaged() if names & _held_names(state)]
+            holders = (self._holders.get(resource, ()) for resource in resources)
+            keys = set().union(*holders) - {safe_id(wanted.claim.uid)}
+            damaged = [state for state in self._damaged() if resources & _resources(state)]
             return [self._claims[key] for key in sorted(keys)] + damaged
 
     def unreadable(self) -> dict[str, Unreadable]:
@@ -253,14 +256,14 @@ class CheckpointStore:
     def _keep(self, key: str, state: Checkpoint | None) -> None:
         """Make `state` the readable claim of a file, None for none, in both indexes."""
         old = self._claims.pop(key, None)
-        for name in _held_names(old) if old else ():
-            self._holders[name].remove(key)
-            if not self._holders[name]:
-                del self._holders[name]
+        for resource in _resources(old) if old else ():
+            self._holders[resource].remove(key)
+            if not self._holders[resource]:
+                del self._holders[resource]
         if state is not None:
             self._claims[key] = state
-            for name in _held_names(state):
-                self._holders.setdefault(name, set()).add(key)
+            for resource in _resources(state):
+                self._holders.setdefault(resource, set()).add(key)
 
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
@@ -303,8 +306,10 @@ class CheckpointStore:
             sync_directory(directory)
 
 
-def _held_names(state: Checkpoint) -> set[str]:
-    return state.device_locks | state.counter_locks
+def _resources(state: Checkpoint) -> set[_Resource]:
+    devices = state.claim.devices
+    counter_sets = {("counters", held.pool, name) for held in devices for name in held.consumes}
+    return {("device", held.pool, held.name) for held in devices} | counter_sets
 
 
 def _remove(place: Path) -> None:

@@ -12,19 +12,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final, Self
 
 from dra_sdk.errors import DeviceHeldError
-from dra_sdk.model.claim import AllocatedDevice, HeldDevice
-from dra_sdk.model.device import Amount, CounterConsumption, Device, ResourcePool
+from dra_sdk.model.claim import HeldDevice
+from dra_sdk.model.device import Amount, Device, ResourcePool
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.node.prepare.checkpoint import Checkpoint, consumption_of
 from dra_sdk.texts import shortened
 
-if TYPE_CHECKING:
-    from dra_sdk.node.prepare.checkpoint import Checkpoint
-
 _SHOWN: Final = 3  # holders in a message
-_Key = tuple[str, str]
+_Counter = tuple[str, str, str]  # pool, counter set, counter
 Consumption = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter set and counter."""
 
@@ -60,95 +58,75 @@ FindCounters = Callable[[str], PoolCounters]
 """Returns the counters of a pool by its name; empty ones for a pool that is not known."""
 
 
-def device_lock(pool: str, name: str) -> str:
-    """Return the name of a device's lock, also in the index of what claims hold."""
-    return f"device/{pool}/{name}"
-
-
-def counter_lock(pool: str, name: str) -> str:
-    """Return the name of a counter set's lock, also in the index of what claims hold."""
-    return f"counters/{pool}/{name}"
-
-
 def no_counters(_pool: str) -> PoolCounters:
     """Return the counters of a pool that has none."""
     return PoolCounters()
 
 
-def rival_names(started: Checkpoint, find_counters: FindCounters) -> set[str]:
-    """Return the names of all that a claim may have to share: its devices, and the counter sets that these take from.
+def rivals(started: Checkpoint, find_counters: FindCounters) -> Iterator[tuple[str, str]]:
+    """Yield pool and name of each device that now takes from a counter set of the claim.
 
-    With them come the devices that take from these counter sets now: an earlier release did not record what they take.
+    By them the claims of an earlier release are found, which did not record what their devices take.
     """
-    names = started.device_locks | started.counter_locks
     for device in started.claim.devices:
-        for counter_set in device.consumes:
-            consumers = find_counters(device.pool).consumers.get(counter_set, ())
-            names |= {device_lock(device.pool, name) for name in consumers}
-    return names
+        consumers = find_counters(device.pool).consumers
+        yield from ((device.pool, name) for counter_set in device.consumes for name in consumers.get(counter_set, ()))
 
 
-def refuse_exhausted(started: Checkpoint, others: Iterable[Checkpoint], find_counters: FindCounters) -> None:
+def refuse_exhausted(started: Checkpoint, holders: Iterable[Checkpoint], find_counters: FindCounters) -> None:
     """Raise DeviceHeldError if a claim's devices and those of others take more of a counter than there is.
 
     Others count with what their devices take now, or if these are no longer discovered, with what was recorded.
     """
-    own = {(device.pool, device.name): device.consumes for device in started.claim.devices if device.consumes}
-    if not own:
-        return
-    uses = {key: (consumption, f" of {other}") for key, consumption, other in _held(others, find_counters)}
-    uses |= {key: (consumption, " of the same claim") for key, consumption in own.items()}
-    taken: defaultdict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
-    for (pool, _), (consumption, _) in uses.items():
-        for counter_set, counter, amount in _flat(consumption):
-            taken[pool, counter_set, counter] += amount.value
-    for key, consumption in own.items():
-        sets = find_counters(key[0]).sets
-        for counter_set, counter, amount in _flat(consumption):
-            has = sets.get(counter_set, {}).get(counter)
-            if has is not None and taken[key[0], counter_set, counter] > has.value:
-                left = Quantity.of(taken[key[0], counter_set, counter] - amount.value, binary=amount.binary)
-                rivals = [
-                    f"device {pool}/{device}{holder}"
-                    for (pool, device), (rival, holder) in uses.items()
-                    if pool == key[0] and (pool, device) != key and counter in rival.get(counter_set, ())
+    own = {(held.pool, held.name): _Use(held, held.consumes, "the same claim") for held in started.claim.devices}
+    uses = {**{(use.device.pool, use.device.name): use for use in _held(holders, find_counters)}, **own}
+    taken: defaultdict[_Counter, Fraction] = defaultdict(Fraction)
+    for use in uses.values():
+        for counter, amount in use.amounts():
+            taken[counter] += amount.value
+    for use in own.values():
+        sets = find_counters(use.device.pool).sets
+        for counter, amount in use.amounts():
+            _, counter_set, name = counter
+            has = sets.get(counter_set, {}).get(name)
+            if has is not None and taken[counter] > has.value:
+                rest = Quantity.of(taken[counter] - amount.value, binary=amount.binary)
+                others = [
+                    str(other) for other in uses.values() if other is not use and counter in dict(other.amounts())
                 ]
-                by = f", and {left} of it is taken by {shortened(rivals, _SHOWN)}" if rivals else ""
+                by = f", and {rest} of it is taken by {shortened(others, _SHOWN)}" if others else ""
                 raise DeviceHeldError(
-                    f"device {key[0]}/{key[1]} takes {amount} of counter {counter} of counter set {counter_set}, "
-                    f"which has {has}{by}"
+                    f"device {use.device.pool}/{use.device.name} takes {amount} of counter {name} of counter set "
+                    f"{counter_set}, which has {has}{by}"
                 )
 
 
-def consumption_of(device: AllocatedDevice[Any]) -> Consumption:
-    """Return what an allocated device takes; nothing with admin access."""
-    if device.admin_access or device.device is None:
-        return {}
-    return _consumption(device.device.consumes)
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a device takes, and who has it."""
+
+    device: HeldDevice
+    consumption: Consumption
+    holder: str
+
+    def __str__(self) -> str:
+        return f"device {self.device.pool}/{self.device.name} of {self.holder}"
+
+    def amounts(self) -> Iterator[tuple[_Counter, Quantity]]:
+        for counter_set, counters in self.consumption.items():
+            for name, amount in counters.items():
+                yield (self.device.pool, counter_set, name), amount
 
 
-def _held(others: Iterable[Checkpoint], find_counters: FindCounters) -> Iterator[tuple[_Key, Consumption, Checkpoint]]:
-    """Yield the devices of other claims, each with what it takes and the claim."""
-    for other in others:
-        for held in other.claim.devices:
-            if not held.admin_access and (consumption := _now(held, find_counters)):
-                yield (held.pool, held.name), consumption, other
-
-
-def _now(held: HeldDevice, find_counters: FindCounters) -> Consumption:
-    device = find_counters(held.pool).devices.get(held.name)
-    return _consumption(device.consumes) if device is not None and device.consumes else held.consumes
-
-
-def _consumption(consumes: Iterable[CounterConsumption]) -> Consumption:
-    return {consumption.counter_set: _amounts(consumption.counters) for consumption in consumes}
+def _held(claims: Iterable[Checkpoint], find_counters: FindCounters) -> Iterator[_Use]:
+    """Yield the devices of other claims."""
+    for claim in claims:
+        for held in claim.claim.devices:
+            device = find_counters(held.pool).devices.get(held.name)
+            now = consumption_of(device.consumes) if device is not None and device.consumes else held.consumes
+            if not held.admin_access:
+                yield _Use(held, now, str(claim))
 
 
 def _amounts(counters: Mapping[str, Amount]) -> Mapping[str, Quantity]:
     return {name: Quantity(amount) for name, amount in counters.items()}
-
-
-def _flat(consumption: Consumption) -> Iterator[tuple[str, str, Quantity]]:
-    for counter_set, counters in consumption.items():
-        for counter, amount in counters.items():
-            yield counter_set, counter, amount

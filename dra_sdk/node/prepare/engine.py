@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from threading import RLock
@@ -48,7 +48,7 @@ from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
-from dra_sdk.node.prepare.counters import refuse_exhausted, rival_names
+from dra_sdk.node.prepare.counters import refuse_exhausted, rivals
 from dra_sdk.node.prepare.dependencies import Dependencies
 
 log = logging.getLogger(__name__)
@@ -159,12 +159,14 @@ class Preparer:
                 self._driver.info, self._node.name, ref, raw, status, find_device=self._dependencies.find_device
             )
             started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, wanted.pods)
-            counters = started.counter_locks
-            # Once PrepareStarted is on disk, others see what the claim takes, and need not wait for its hook.
-            until_started, until_completed = (counters, set[str]()) if self._undoable else (set[str](), counters)
-            previous_locks = previous.device_locks if previous else set[str]()
-            with self._locks.hold(started.device_locks | previous_locks | until_completed):
-                with self._locks.hold(until_started):
+            names, counters = started.device_locks, started.counter_locks
+            if previous:
+                names |= previous.device_locks
+            if not self._undoable:
+                names |= counters
+            with self._locks.hold(names):
+                # Once PrepareStarted is on disk, others see what the claim takes, and need not wait for its hook.
+                with self._locks.hold(counters) if counters and self._undoable else nullcontext():
                     deadline.check()
                     self._begin(wanted, started, previous, deadline)
                 return self._run_hook(wanted, started, deadline)
@@ -174,9 +176,11 @@ class Preparer:
     ) -> None:
         """Refuse a claim whose hardware others hold, undo what is left of an earlier attempt, write PrepareStarted."""
         find_counters = self._dependencies.find_counters
-        holders = self._store.holders(rival_names(started, find_counters), started.claim.uid)
+        counted = any(device.consumes for device in started.claim.devices)
+        holders = self._store.holders(started, rivals(started, find_counters) if counted else ())
         allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
-        refuse_exhausted(started, holders, find_counters)
+        if counted:
+            refuse_exhausted(started, holders, find_counters)
         if previous:
             log.info("%s: undoing what an earlier attempt or boot left", started)
             self._release(previous, deadline)

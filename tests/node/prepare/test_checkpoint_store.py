@@ -310,7 +310,7 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
     """The same as a search in all claims: after each change of ours, of another process, and of a file."""
     draw, store, other = Random(7), opened(tmp_path, shared=True), opened(tmp_path, shared=True)
     uids, names = [f"u-{number}" for number in range(6)], ["d", "e", "f"]
-    wanted = {f"device/p/{name}" for name in names[:2]}
+    wanted = Checkpoint(HeldClaim("ns", "n", "u-0", [HeldDevice("r", "p", name) for name in names[:2]]), "boot-1")
     found = 0
     for _ in range(300):
         uid, by = draw.choice(uids), draw.choice([store, other])
@@ -324,7 +324,7 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
             elif store.path(uid).exists():
                 store.path(uid).write_bytes(store.path(uid).read_bytes()[:-40])
         for each in (store, other):
-            holders = each.holders(wanted, "u-0")
+            holders = each.holders(wanted)
             assert {held.claim.uid: held for held in holders} == {
                 held.claim.uid: held
                 for held in each.others("u-0")
