@@ -20,7 +20,7 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
-from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
 from dra_sdk.wire.validation.availability import dropped_fields
 from dra_sdk.wire.validation.decoding import decoded, read_object, without_disabled
@@ -71,7 +71,9 @@ class FakeCluster:
         for version in versions:
             profile = ServerProfile.of(version)
             refused += self._undecided(pools, profile)
-            for raw_slice in _new_slices(pools, self._driver, self._node.name, profile):
+            # As the driver would like to have them, so that a problem can name what the server drops.
+            wanted = ServerProfile.of(version, dict.fromkeys(GATES, True))
+            for raw_slice in _new_slices(pools, self._driver, self._node.name, wanted):
                 # A field that a server does not know is no problem, because it drops the field.
                 problems = [
                     problem for problem in _checked(raw_slice, profile)[1] if problem.type is not ProblemType.UNKNOWN
@@ -145,7 +147,7 @@ class FakeCluster:
 
 
 def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
-    """Return the slices that a driver first sends to such a server; InvalidObjectError if they cannot be published."""
+    """Return the slices that a driver publishes to such a server; InvalidObjectError if they cannot be published."""
     slices = []
     for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, server=profile)):
         metadata = {**made["metadata"]}
