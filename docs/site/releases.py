@@ -78,8 +78,9 @@ kubelet. no: the release does not have the feature.
 
 ## What slices and claims may have
 
-A driver that uses a feature publishes it to every server; a server whose gate is off drops the fields, and the driver's
-log says so. The table is the one by which `dra-sdk validate --server-version` judges objects.
+A driver that uses a feature publishes it to every server. A server whose gate is off drops the fields; the driver's log
+says so, and devices that could be given away wrongly without them [are withheld](../driver.md#older-servers). The table
+is the one by which `dra-sdk validate --server-version` judges objects.
 """
     further = """
 ## What else the cluster does

@@ -25,6 +25,7 @@ from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.texts import counted
+from dra_sdk.wire.profile import ServerProfile
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
@@ -92,7 +93,7 @@ def _run_steps(driver: Driver, root: Path, claim_file: Path | None) -> int:
             host_root=root,
             nri_socket=nri_socket,
         )
-        slices = _slice_count(driver, settings, cluster.profile.minor)
+        slices = _slice_count(driver, settings, cluster.profile)
         runtime = NriRuntime(nri_socket) if driver.is_nri_plugin else nullcontext()
         with runtime, DriverProcess(driver, settings):
             cluster.kubelet.wait_for_driver(name)
@@ -108,10 +109,10 @@ def _run_steps(driver: Driver, root: Path, claim_file: Path | None) -> int:
     return 0
 
 
-def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:
+def _slice_count(driver: Driver, settings: Settings, server: ServerProfile) -> int:
     """Return how many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
     pools = discover(driver, Node(settings.node_name, settings.host_root))
-    return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
+    return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, server=server)))
 
 
 # -- the steps

@@ -11,12 +11,14 @@ from typing import Final, NamedTuple
 
 from dra_sdk.cli.arguments import DEFAULT_NODE
 from dra_sdk.cli.hook_calls import discover, load_driver
+from dra_sdk.cli.output import print_notes
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import Driver, find_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime.settings import read_settings
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
-from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.node.slices.plan import PoolPlan, fit_profile, resource_slices, valid_plans
+from dra_sdk.node.slices.writer import DroppedFieldsError
 from dra_sdk.tools.node_archive.archive import opened_root
 from dra_sdk.tools.scheduling.cluster import ObjectSource
 from dra_sdk.wire.documents import Document
@@ -68,12 +70,21 @@ def discovered_slices(source: OpenedDriver, profile: ServerProfile) -> Iterator[
     driver = source.driver
     for node in source.nodes:
         pools, title = discover(driver, Node(node, source.root)), f"driver {source.name} on node {node}"
-        slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
+        slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, server=profile))
         lost = split_devices([raw_slice["spec"] for raw_slice in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
             problem = f"{len(lost)} devices, {lost[0]} the first, do not fit into a slice with their counter sets"
             raise InvalidObjectError(title, [f"{NEEDED_BY_1_34}: {problem}"])
+        planned = valid_plans(pools, driver=driver.info.name, node_name=node)
+        print_notes(f"{title}: {note}" for plan in planned for note in _dropped_notes(plan, profile))
         yield ObjectSource(title, [Document(raw_slice) for raw_slice in slices])
+
+
+def _dropped_notes(planned: PoolPlan, profile: ServerProfile) -> Iterator[str]:
+    """Yield what a server with this profile drops of a pool, and which devices are not published for that reason."""
+    fit = fit_profile(planned, profile)
+    if fit.dropped:
+        yield str(DroppedFieldsError(planned.name, fit.dropped, fit.withheld))
 
 
 def fixture_path(driver: str, fixture: str) -> Path:

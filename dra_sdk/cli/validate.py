@@ -2,7 +2,8 @@
 
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
 without a cluster; of pods, nodes and the pod templates of workloads, it checks the names and types of all fields and
-the values that concern devices. Other objects of Kubernetes are ignored. With `--driver`, the opaque configuration for
+the values that concern devices. Other objects of Kubernetes are ignored. Of devices that exclude each other by
+counters which the server drops, a warning says which ones overlap. With `--driver`, the opaque configuration for
 this driver is checked too, as the driver itself and its admission policy do, and the CEL rules of its configuration
 classes are compared with the classes. Exit status: 0 if all would be accepted, 1 if not, 2 for a file
 that cannot be read, or for a kind that is not understood and may need devices.
@@ -14,7 +15,7 @@ import argparse
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from dra_sdk.cli.output import print_lines, print_notes
 from dra_sdk.cli.validation_report import FORMATS, ValidationFinding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.model.config import OpaqueConfig
-from dra_sdk.texts import counted
+from dra_sdk.texts import counted, shortened
 from dra_sdk.tools.configuration.comparison import compare
 from dra_sdk.tools.configuration.review import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
@@ -41,12 +42,15 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     workload_problems,
 )
 from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
+from dra_sdk.wire.counters import overlapping
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.selectors import LabelSelector, labels_match
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
+_PARTITIONS: Final = "DRAPartitionableDevices"
+_SHOWN: Final = 10  # devices in a warning
 _NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate"}
 
 
@@ -97,9 +101,30 @@ def run(arguments: argparse.Namespace) -> int:
         validation.check_rules(config)
     for name in file_names(arguments.files):
         validation.check_file(name)
+    validation.check_overlaps()
     print(report(validation.findings, validation.objects, arguments.output), end="")
     print_lines([validation.summary()], sys.stderr)
     return validation.exit_status
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedSlice:
+    """A ResourceSlice that has no problem.
+
+    file: its file.
+    line: the line of its spec.
+    subject: its title.
+    spec: its spec.
+    """
+
+    file: str
+    line: int
+    subject: str
+    spec: dict[str, Any]
+
+    def finding(self, warning: str) -> ValidationFinding:
+        """Return a warning about its devices."""
+        return ValidationFinding(self.file, self.line, self.subject, "spec.devices", warning, "warning")
 
 
 @dataclass(slots=True)
@@ -120,6 +145,7 @@ class _Validation:
     older: number of objects of older versions in the current file, by version.
     findings: what was found.
     objects: file and title of each checked object.
+    pools: the slices with devices or counters of each pool, by driver and pool, for a server that drops counters.
     """
 
     profile: ServerProfile
@@ -136,6 +162,7 @@ class _Validation:
     older: Counter[str] = field(default_factory=Counter)
     findings: list[ValidationFinding] = field(default_factory=list)
     objects: list[tuple[str, str]] = field(default_factory=list)
+    pools: dict[tuple[str, str], list[_PlacedSlice]] = field(default_factory=dict)
 
     @property
     def exit_status(self) -> int:
@@ -199,6 +226,21 @@ class _Validation:
             for name, text, level in findings
         ]
         self.findings += sorted(lines, key=lambda finding: finding.line)
+        if not problems and obj.get("kind") == "ResourceSlice" and not self.profile.enabled(_PARTITIONS):
+            spec = obj["spec"]
+            place = _PlacedSlice(file, document.line([*path, "spec"]), subject, spec)
+            self.pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(place)
+
+    def check_overlaps(self) -> None:
+        """Warn of devices that exclude each other by counters which the server drops: claims may get both of them."""
+        for (_, pool), slices in self.pools.items():
+            devices = [device for placed in slices for device in placed.spec.get("devices") or ()]
+            sets = [counters for placed in slices for counters in placed.spec.get("sharedCounters") or ()]
+            for placed in slices:
+                own = {device["name"] for device in placed.spec.get("devices") or ()}
+                overlaps = {name: rivals for name, rivals in overlapping(devices, sets).items() if name in own}
+                if overlaps:
+                    self.findings.append(placed.finding(_overlap_warning(pool, overlaps, self.profile)))
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
         """Return the problems for which the server refuses the object, and those in fields that it drops before."""
@@ -253,6 +295,15 @@ class _Validation:
         if self.ignored:
             parts.append(f"ignored kinds: {', '.join(sorted(self.ignored))}")
         return "; ".join(parts)
+
+
+def _overlap_warning(pool: str, overlaps: Mapping[str, Sequence[str]], profile: ServerProfile) -> str:
+    rivals = list(dict.fromkeys(rival for names in overlaps.values() for rival in names))
+    beside = f" beside {shortened(rivals, _SHOWN)}" if rivals else ""
+    return (
+        f"{shortened(list(overlaps), _SHOWN)} of pool {pool} cannot be had{beside}; Kubernetes {profile.version} drops "
+        f"the counters that say so, because its feature gate {_PARTITIONS} is off, so claims may get them"
+    )
 
 
 def _source(config: type[OpaqueConfig]) -> tuple[str, int]:

@@ -33,14 +33,11 @@ class KubeApi(Protocol):
     def list(self, path: str, params: Params | None = None) -> JSON:
         """Read a whole collection: a List with all `items` and the `metadata.resourceVersion` to watch from."""
 
-    def create(self, path: str, body: JSON) -> JSON:
-        """Create an object in the collection `path`; returns it as stored."""
+    def create(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
+        """Create an object in the collection `path`; returns it as stored, or with `dry_run` as it would be."""
 
-    def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
-        """Replace an object; with `metadata.resourceVersion` only if it is unchanged. Returns it as stored.
-
-        With `dry_run` nothing is stored, and the answer is what would be.
-        """
+    def update(self, path: str, body: JSON) -> JSON:
+        """Replace an object; with `metadata.resourceVersion` only if it is unchanged. Returns it as stored."""
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
         """Delete an object. ConflictError if `uid` or `resource_version` is given and differs from the stored one."""

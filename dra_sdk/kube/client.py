@@ -95,18 +95,17 @@ class KubeClient:
             items += page.get("items") or []
         return {**page, "items": items}
 
-    def create(self, path: str, body: JSON) -> JSON:
-        """Create an object in the collection `path`; returns it as stored."""
+    def create(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
+        """Create an object in the collection `path`; returns it as stored, or with `dry_run` as it would be."""
         metadata = body.get("metadata", {})
         name = metadata.get("name") or metadata.get("generateName", "") + "…"
-        return self._transport.json(ApiRequest("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
+        params = {"dryRun": "All"} if dry_run else None
+        subject = f"{describe(path)} {name}"
+        return self._transport.json(ApiRequest("create", "POST", path, params, body, subject=subject))
 
-    def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
-        """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one.
-
-        With `dry_run` nothing is stored, and the answer is what would be.
-        """
-        return self._json("update", "PUT", path, {"dryRun": "All"} if dry_run else None, body=body)
+    def update(self, path: str, body: JSON) -> JSON:
+        """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one."""
+        return self._json("update", "PUT", path, body=body)
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
         """Delete an object. ConflictError if `uid` or `resource_version` is given and differs from the stored one."""

@@ -227,6 +227,7 @@ class HeldDevice(ClaimedDevice):
     data: the `data` of the prepared device; empty before that.
     cdi_ids: the qualified CDI device names in the answer to the kubelet, `vendor/class=name`.
     env_lists: what it adds to variables that the devices of a container fill together (`ContainerEdits.env_lists`).
+    consumes: the counters that the device takes (`Device.consumes`), by counter set and counter.
     """
 
     share_id: str | None = None
@@ -235,6 +236,7 @@ class HeldDevice(ClaimedDevice):
     data: Mapping[str, Any] = field(default_factory=dict)
     cdi_ids: tuple[str, ...] = ()
     env_lists: Mapping[str, EnvList] = field(default_factory=dict)
+    consumes: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,8 @@ class Device:
         (KEP-5007). Set both kinds of conditions or none.
     binding_failure_conditions: condition types of which one that is True fails the binding, at most 4. None of them
         may be in `binding_conditions`.
+    waits_in_prepare: `dra_prepare` itself waits until the binding conditions are met. So the device may be published on
+        a server that drops them; without that it is withheld there.
     node_allocatable: how the device counts against node resources, by resource: `cpu`, `memory`, `hugepages-2Mi`.
     node: nodes that can reach this device. None: those of the pool. Set it for all devices of a pool or for none.
     hardware: any object of the driver's own, such as a `PciDevice`: `AllocatedDevice.hardware` returns it to
@@ -192,6 +194,7 @@ class Device:
     binds_to_node: bool = False
     binding_conditions: Sequence[str] = ()
     binding_failure_conditions: Sequence[str] = ()
+    waits_in_prepare: bool = False
     node_allocatable: Mapping[str, NodeAllocatable] = field(default_factory=dict)
     node: NodeSelection | None = None
     hardware: Any = field(default=None, compare=False, repr=False)
@@ -221,9 +224,13 @@ class ResourcePool:
     devices: in the order in which the scheduler tries them.
     counter_sets: counter sets that the devices consume.
     node: nodes that can reach the pool. None: the driver's own node, the right value for a driver of node hardware.
+    without_counters: names of the devices that are published first where the API server drops counters, as 1.34 and
+        1.35 do by default: there, devices that exclude each other are not published together. Others follow in order,
+        as far as they fit beside these.
     """
 
     name: str
     devices: Sequence[Device] = ()
     counter_sets: Sequence[CounterSet] = ()
     node: NodeSelection | None = None
+    without_counters: Sequence[str] = ()

@@ -5,19 +5,22 @@ Both follow the real rules (`dra_sdk.wire.validation`, `dra_sdk.tools.scheduling
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.errors import DraError, InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.device import ResourcePool
-from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.node.slices.gates import PARTITIONS
+from dra_sdk.node.slices.plan import resource_slices, valid_plans
+from dra_sdk.node.slices.withholding import undecided
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, format_explanation
-from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
 from dra_sdk.wire.validation.availability import dropped_fields
 from dra_sdk.wire.validation.decoding import decoded, read_object, without_disabled
@@ -26,6 +29,7 @@ from dra_sdk.wire.validation.problems import ProblemType
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
 _API: Final = "resource.k8s.io/v1"
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+_SHOWN: Final = 10  # devices in a sentence
 _NOW: Final = "2000-01-01T00:00:00Z"
 
 
@@ -58,11 +62,18 @@ class FakeCluster:
         return [_stored(raw_slice, self._profile) for raw_slice in sent]
 
     def refused_slices(self, pools: Sequence[ResourcePool], versions: Iterable[str]) -> list[str]:
-        """Return why servers of these releases, with default feature gates, refuse the slices, in sentences."""
-        refused = []
+        """Return in sentences why servers of these releases, with default feature gates, refuse the slices.
+
+        Devices that exclude each other are a problem too where the counters that say so are dropped, unless the driver
+        says which of them to publish then.
+        """
+        refused: list[str] = []
         for version in versions:
             profile = ServerProfile.of(version)
-            for raw_slice in _new_slices(pools, self._driver, self._node.name, profile):
+            refused += self._undecided(pools, profile)
+            # As the driver would like to have them, so that a problem can name what the server drops.
+            wanted = ServerProfile.of(version, dict.fromkeys(GATES, True))
+            for raw_slice in _new_slices(pools, self._driver, self._node.name, wanted):
                 # A field that a server does not know is no problem, because it drops the field.
                 problems = [
                     problem for problem in _checked(raw_slice, profile)[1] if problem.type is not ProblemType.UNKNOWN
@@ -70,6 +81,20 @@ class FakeCluster:
                 why = _dropped(raw_slice, profile) if problems else ""
                 refused += [f"Kubernetes {version}: {sentence(problem, raw_slice)}{why}" for problem in problems]
         return refused
+
+    def _undecided(self, pools: Sequence[ResourcePool], profile: ServerProfile) -> Iterator[str]:
+        """Yield a sentence for each pool of which this server would get only some of the devices by chance."""
+        if profile.enabled(PARTITIONS):
+            return
+        for planned in valid_plans(pools, driver=self._driver, node_name=self._node.name):
+            if rivals := undecided(planned.slices, planned.preferences):
+                first = list(dict.fromkeys(name for names in rivals.values() for name in names))
+                beside = f"{shortened(list(rivals), _SHOWN)} cannot be had beside {shortened(first, _SHOWN)}"
+                yield (
+                    f"Kubernetes {profile.version}: pool {planned.name}: {beside}, and the server drops the counters "
+                    f"that say so, because its feature gate {PARTITIONS} is off; ResourcePool.without_counters names "
+                    "what is published there"
+                )
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
         """Return the claim with the devices that the scheduler chooses; NotAllocatedError if there are none."""
@@ -122,9 +147,9 @@ class FakeCluster:
 
 
 def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
-    """Return the slices that a driver first sends to such a server; InvalidObjectError if they cannot be published."""
+    """Return the slices that a driver publishes to such a server; InvalidObjectError if they cannot be published."""
     slices = []
-    for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, minor=profile.minor)):
+    for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, server=profile)):
         metadata = {**made["metadata"]}
         metadata["name"] = f"{metadata.pop('generateName')}{number}"
         slices.append({**made, "metadata": metadata})

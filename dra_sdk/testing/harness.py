@@ -37,6 +37,7 @@ from dra_sdk.node.health.published import KnownDevices
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
 from dra_sdk.node.prepare.cdi_specs import spec_path
+from dra_sdk.node.prepare.counters import PoolCounters
 from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.testing.claims import FakeClaim
@@ -105,7 +106,7 @@ class DriverHarness:
         self._watching: Watching | None = None
         self._seen = KnownDevices()
         self._make = self._maker(driver, settings)
-        self._devices: dict[tuple[str, str], Device] | None = None
+        self._pools: dict[str, PoolCounters] | None = None
         self._runtime: FakeRuntime | None = None
         self._nri_plugin: DriverPlugin | None = None
         self._load()
@@ -123,7 +124,7 @@ class DriverHarness:
     def _load(self) -> None:
         self.plugin = self._make()
         self.driver = Driver.of(self.plugin)
-        self._devices = None
+        self._pools = None
 
     def _begin(self, files: Files) -> None:
         dependencies = Dependencies.of(
@@ -133,7 +134,8 @@ class DriverHarness:
             files,
             boot_id=self.node.boot_id,
             fetch=self._fetch,
-            find_device=lambda pool, name: self._published().get((pool, name)),
+            find_device=lambda pool, name: self._counters(pool).devices.get(name),
+            find_counters=self._counters,
             announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
         )
         dependencies.store.migrate(self.data, self.node.boot_id)
@@ -171,14 +173,18 @@ class DriverHarness:
     @property
     def devices(self) -> dict[str, Device]:
         """The discovered devices by name."""
-        return {name: device for (_, name), device in self._published().items()}
+        return {name: device for pool in self._published().values() for name, device in pool.devices.items()}
 
     def slices(self) -> list[JSON]:
         """Return the ResourceSlices, as the API server of this cluster stores them."""
         return self.cluster.slices(self.discover())
 
     def assert_publishable(self, *versions: str) -> None:
-        """Assert that these releases, by default all since 1.34, accept the slices with its default feature gates."""
+        """Assert that these releases, by default all since 1.34, accept the slices with its default feature gates.
+
+        1.34 and 1.35 drop counters. So devices that exclude each other are not published there together, and the driver
+        must say which of them are: `ResourcePool.without_counters`.
+        """
         refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
@@ -351,19 +357,22 @@ class DriverHarness:
 
     def _keep(self, pools: Sequence[ResourcePool]) -> None:
         self._seen.add(pools)
-        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+        self._pools = {pool.name: PoolCounters.of(pool) for pool in pools}
 
     def _discover_again(self) -> None:
         """Forget the devices, so that they are discovered again when they are needed; while watched, at once."""
         if self._watching and self._watching.is_running:
             self._watching.discover_again()
         else:
-            self._devices = None
+            self._pools = None
 
-    def _published(self) -> dict[tuple[str, str], Device]:
-        if self._devices is None:
+    def _published(self) -> dict[str, PoolCounters]:
+        if self._pools is None:
             self.discover()
-        return self._devices or {}
+        return self._pools or {}
+
+    def _counters(self, pool: str) -> PoolCounters:
+        return self._published().get(pool) or PoolCounters()
 
     def _fetch(self, ref: ClaimRef, _deadline: Deadline) -> JSON:
         claim = self.cluster.claims.get(ref.uid)

@@ -192,10 +192,12 @@ def test_devices_that_1_34_cannot_have_are_one_line(eat):
     assert eat("wedding 129", 1, "1.35", on=True).status == 0
 
 
-def test_1_34_drops_counters_by_default(eat):
-    result = eat("wedding 129", 3, "1.34", on=False)
+def test_1_34_drops_counters_by_default_and_gets_what_fits_together(eat):
+    result = eat("wedding 129", 2, "1.34", on=False)
     assert result.status == 0, result.err
-    assert "consumesCounters: dropped by the server, whose feature gate DRAPartitionableDevices is off" in result.err
+    assert "pool node-1: not published: wedding-2, wedding-3, " in result.err
+    assert "probably these feature gates are disabled: DRAPartitionableDevices" in result.err
+    assert eat("wedding 129", 3, "1.34", on=False).status == 1
 
 
 def test_an_empty_source_is_noted(tmp_path, capsys):

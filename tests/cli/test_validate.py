@@ -201,6 +201,55 @@ def test_a_problem_that_only_a_dropped_field_causes_is_a_problem(run):
     assert (status, "2 problems" in summary) == (1, True)
 
 
+CARD = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: counters}
+spec:
+  driver: card.example.com
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 2}
+  sharedCounters:
+  - name: card0
+    counters: {units: {value: "2"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: devices}
+spec:
+  driver: card.example.com
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 2}
+  devices:
+  - name: card0
+    consumesCounters: [{counterSet: card0, counters: {units: {value: "2"}}}]
+  - name: half0
+    consumesCounters: [{counterSet: card0, counters: {units: {value: "1"}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "warnings"),
+    [
+        (
+            "1.35",
+            [
+                (
+                    "card.yaml:15: ResourceSlice/devices: warning: spec.devices: half0 of pool node-1 cannot be had "
+                    "beside card0; Kubernetes 1.35 drops the counters that say so, because its feature gate "
+                    "DRAPartitionableDevices is off, so claims may get them"
+                )
+            ],
+        ),
+        ("1.36", []),
+    ],
+)
+def test_devices_that_exclude_each_other_on_a_server_that_drops_counters(run, version: str, warnings: list[str]):
+    status, lines, _ = run("card.yaml", "--server-version", version, card_yaml=CARD)
+    assert status == 0
+    assert [line for line in lines if "cannot be had" in line] == warnings
+
+
 def test_a_dropped_field_is_no_problem(run):
     content = SLICE.replace("    colour: red\n", "").replace("effect: None", "effect: NoExecute")
     assert run("--server-version", "1.35", "a.yaml", a_yaml=content)[0] == 0

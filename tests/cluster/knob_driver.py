@@ -52,6 +52,7 @@ def everything() -> tuple[list[Device], list[CounterSet]]:
         Device("plain"),
         Device("tainted", taints=[DeviceTaint(key="lamps.example.com/dim", effect="NoSchedule")]),
         Device("partition", consumes=[_wires(4)]),
+        Device("overlap", consumes=[_wires(8)]),
         Device("spot", capacity={"light": light}, allow_multiple_allocations=True),
         Device("bound", binding_conditions=["warm"], binding_failure_conditions=["broken"]),
     ], [CounterSet("wires", {"wires": 8})]

@@ -25,7 +25,9 @@ FIELDS = {
 # These gates, and those that depend on them.
 OFF = {*FIELDS.values(), "DRADeviceTaintRules", "DRAFractionalCapacityRange"}
 OFF |= {"ResourceHealthStatus", "ResourceHealthStatusMessage"}
+WITHHELD = ("overlap", "tainted", "bound")
 DROPPED = "probably these feature gates are disabled"
+WRITTEN = {'resource="resourceslices"', 'dry_run=""'}
 FOREIGN = Path(__file__).with_name("foreign-slice.yaml")
 
 
@@ -48,7 +50,9 @@ def writes(cluster: Cluster) -> int:
     """Returns how many requests to write ResourceSlices the API server has had."""
     lines = cluster.kubectl("get", "--raw", "/metrics").splitlines()
     counted = [
-        line for line in lines if line.startswith("apiserver_request_total{") and 'resource="resourceslices"' in line
+        line
+        for line in lines
+        if line.startswith("apiserver_request_total{") and WRITTEN.issubset(re.findall(r'\w+="\w*"', line))
     ]
     return sum(
         int(float(line.rpartition(" ")[2])) for line in counted if re.search('verb="(POST|PUT|PATCH|DELETE)"', line)
@@ -63,6 +67,8 @@ def test_dropped_fields_are_logged_with_their_gates_and_nothing_loops(
     for field, gate in FIELDS.items():
         assert field in logged
         assert gate in logged
+    for device in WITHHELD:
+        assert f"not published: {device}, because" in logged
     before, slices = writes(old_cluster), driver.slices()
     here = FOREIGN.read_text().replace("nodeName: elsewhere", f"nodeName: {old_cluster.node_name}")
     old_cluster.kubectl("create", "-f", "-", input=here.replace("lamps.example.com", driver.name))
@@ -72,12 +78,18 @@ def test_dropped_fields_are_logged_with_their_gates_and_nothing_loops(
     assert driver.log_text().count(DROPPED) == logged.count(DROPPED)
 
 
+def test_devices_that_could_be_given_away_wrongly_are_not_published(driver: DriverUnderTest) -> None:
+    driver.wait(lambda: DROPPED in driver.log_text())
+    published = [device["name"] for each in driver.slices() for device in each["spec"].get("devices", [])]
+    assert published == ["plain", "partition", "spot"]
+
+
 def test_devices_work_without_the_dropped_fields(old_cluster: Cluster, driver: DriverUnderTest) -> None:
     everything = claim("everything", [request("all", "knobs", allocationMode="All")])
     old_cluster.apply(everything, pod_with("lit", everything))
     old_cluster.wait_pod("lit")
     given = {each["device"] for each in allocated(old_cluster, "everything")}
-    assert given == {"plain", "tainted", "partition", "spot", "bound"}
+    assert given == {"plain", "partition", "spot"}
     assert len(driver.held()) == 1
 
 

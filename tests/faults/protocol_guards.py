@@ -78,8 +78,7 @@ GUARDS: Final = (
     Guard(
         "a device in the index of those that are held",
         _STORE + "_keep",
-        "for held in state.claim.devices:\n"
-        "            self._holders.setdefault((held.pool, held.name), set()).add(key)",
+        "for resource in _resources(state):\n            self._holders.setdefault(resource, set()).add(key)",
         "pass",
     ),
     # one at a time
@@ -88,8 +87,8 @@ GUARDS: Final = (
     Guard(
         "two claims on one device at once",
         _ENGINE + "Preparer._prepare_new",
-        "started.device_locks | (previous.device_locks if previous else set())",
-        "()",
+        "self._locks.hold(names)",
+        "self._locks.hold(())",
     ),
     Guard(
         "a device that is undone and set up at once",
@@ -195,9 +194,9 @@ GUARDS: Final = (
     Guard("a damaged file of the claim itself", _STORE + "get", "if key in self._unreadable:", "if False:"),
     Guard(
         "a damaged file that holds devices",
-        _ENGINE + "Preparer._prepare_new",
+        _ENGINE + "Preparer._begin",
         "self._store.unreadable().values(), holders",
-        "(), [state for state in self._store.all() if state.claim.uid != ref.uid]",
+        "(), [state for state in self._store.all() if state.claim.uid != started.claim.uid]",
     ),
     Guard(
         "a damaged file that tells nothing",
@@ -211,9 +210,7 @@ GUARDS: Final = (
     Guard("a CDI spec of a damaged claim", _STORE + "ids", "self._stamps", "self._claims"),
     # nothing is left
     Guard("what a hook that failed has done", _ENGINE + "Preparer._run_hook", "self._give_up(run, error)", "pass"),
-    Guard(
-        "what an earlier attempt left", _ENGINE + "Preparer._prepare_new", "self._release(previous, deadline)", "pass"
-    ),
+    Guard("what an earlier attempt left", _ENGINE + "Preparer._begin", "self._release(previous, deadline)", "pass"),
     Guard("a begin that failed", _ENGINE + "Preparer._start", "self._store.delete(state.claim.uid)", "pass"),
     Guard(
         "the CDI spec of a claim that is undone",

@@ -58,11 +58,12 @@ class FpgaDriver:
         """Publish cards and regions on one counter set for each card, so no claim gets a region of a card in use."""
         devices: list[Device] = []
         sets: list[CounterSet] = []
-        for card in _cards(node):
+        cards = _cards(node)
+        for card in cards:
             made = list(_devices(card))
             sets.append(CounterSet(f"{card.name}-regions", {"regions": len(made[0].hardware.regions)}))
             devices += made
-        yield ResourcePool(node.name, devices, sets)
+        yield ResourcePool(node.name, devices, sets, without_counters=[card.name for card in cards])
 
     def dra_prepare(self, claim: Claim[FpgaConfig]) -> Iterator[PreparedDevice]:
         """Load the bitstream; the journal first records the previous one, so that unprepare can restore it."""

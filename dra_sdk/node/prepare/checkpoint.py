@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from dra_sdk.errors import HookError, StateError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import AllocatedDevice, ClaimRef, Deadline, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.device import CounterConsumption
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
@@ -79,6 +80,11 @@ class Checkpoint:
         """The names of the locks of its devices."""
         return {f"device/{device.pool}/{device.name}" for device in self.claim.devices}
 
+    @property
+    def counter_locks(self) -> set[str]:
+        """The names of the locks of the counter sets that its devices take from."""
+        return {f"counters/{device.pool}/{name}" for device in self.claim.devices for name in device.consumes}
+
     @classmethod
     def started(
         cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str, pods: Sequence[str] = ()
@@ -86,7 +92,13 @@ class Checkpoint:
         """Return PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
             HeldDevice(
-                device.request, device.pool, device.name, device.share_id, device.admin_access, device.consumed_capacity
+                device.request,
+                device.pool,
+                device.name,
+                device.share_id,
+                device.admin_access,
+                device.consumed_capacity,
+                consumes=consumption_of(device.device.consumes) if device.device and not device.admin_access else {},
             )
             for device in devices
         )
@@ -157,6 +169,14 @@ class Checkpoint:
         """Return the claim as hooks see it now; `boot_id` is that of the current boot."""
         claim = self.claim if self.boot_id == boot_id else replace(self.claim, rebooted=True)
         return replace(claim, deadline=deadline) if deadline else claim
+
+
+def consumption_of(consumes: Iterable[CounterConsumption]) -> Mapping[str, Mapping[str, Quantity]]:
+    """Return what a device takes (`Device.consumes`), by counter set and counter."""
+    return {
+        consumed.counter_set: {name: Quantity(amount) for name, amount in consumed.counters.items()}
+        for consumed in consumes
+    }
 
 
 def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:

@@ -19,10 +19,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from dra_sdk.errors import StateError
-from dra_sdk.model.claim import AllocatedDevice
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
@@ -41,7 +40,7 @@ from dra_sdk.node.prepare.state_files import (
 
 log = logging.getLogger(__name__)
 _PRIVATE: Final = 0o700
-_DeviceKey = tuple[str, str]
+_Resource = tuple[str, str, str]  # `device` or `counters`, the pool, and the name
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 
@@ -63,7 +62,7 @@ class CheckpointStore:
         self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, Checkpoint] = {}  # by the `safe_id` of the UID, as all that follows
-        self._holders: dict[_DeviceKey, set[str]] = {}  # readable claims by pool and device
+        self._holders: dict[_Resource, set[str]] = {}  # readable claims by what they hold
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -137,17 +136,19 @@ class CheckpointStore:
             self._look()
             return [state for key, state in self._claims.items() if key != excepted]
 
-    def holders(self, devices: Iterable[AllocatedDevice[Any]], except_uid: str) -> list[Checkpoint]:
-        """Return those of `others`, and of unreadable files, that hold any of these devices: few of many claims."""
-        wanted = {(device.pool, device.name) for device in devices}
+    def holders(self, wanted: Checkpoint, rivals: Iterable[tuple[str, str]] = ()) -> list[Checkpoint]:
+        """Return the other claims that hold a device of `wanted`, or take from a counter set of it.
+
+        Also those that hold any device of `rivals`, pool and name. It takes no longer with more claims.
+        """
+        resources = _resources(wanted) | {("device", *rival) for rival in rivals}
         with self._lock:
             self._look()
-            keys = set().union(*(self._holders.get(device, ()) for device in wanted)) - {safe_id(except_uid)}
+            holders = (self._holders.get(resource, ()) for resource in resources)
+            keys = set().union(*holders) - {safe_id(wanted.claim.uid)}
             damaged = [file.state for file in self._unreadable.values() if file.state is not None]
             return [self._claims[key] for key in sorted(keys)] + [
-                state
-                for state in damaged
-                if any((device.pool, device.name) in wanted for device in state.claim.devices)
+                state for state in damaged if resources & _resources(state)
             ]
 
     def unreadable(self, *, look: bool = True) -> dict[str, Unreadable]:
@@ -254,14 +255,14 @@ class CheckpointStore:
     def _keep(self, key: str, state: Checkpoint | None) -> None:
         """Make `state` the readable claim of a file, None for none, in both indexes."""
         old = self._claims.pop(key, None)
-        for device in {(held.pool, held.name) for held in old.claim.devices} if old else ():
-            self._holders[device].remove(key)
-            if not self._holders[device]:
-                del self._holders[device]
+        for resource in _resources(old) if old else ():
+            self._holders[resource].remove(key)
+            if not self._holders[resource]:
+                del self._holders[resource]
         if state is not None:
             self._claims[key] = state
-            for held in state.claim.devices:
-                self._holders.setdefault((held.pool, held.name), set()).add(key)
+            for resource in _resources(state):
+                self._holders.setdefault(resource, set()).add(key)
 
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
@@ -302,6 +303,12 @@ class CheckpointStore:
         shutil.rmtree(old)  # temporary files
         for directory in (self.directory, old.parent):
             sync_directory(directory)
+
+
+def _resources(state: Checkpoint) -> set[_Resource]:
+    devices = state.claim.devices
+    counter_sets = {("counters", held.pool, name) for held in devices for name in held.consumes}
+    return {("device", held.pool, held.name) for held in devices} | counter_sets
 
 
 def _remove(place: Path) -> None:

@@ -18,6 +18,7 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.allocation import FindDevice
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
+from dra_sdk.node.prepare.counters import FindCounters, no_counters
 
 if TYPE_CHECKING:
     from dra_sdk.node.metadata.directory import MetadataDirectory
@@ -36,6 +37,7 @@ class Dependencies:
     cdi: the CDI specs.
     fetch: reads a ResourceClaim from the API server before the deadline.
     find_device: returns a published device by pool and name.
+    find_counters: returns the counters of a pool.
     boot_id: the kernel's boot id.
     locks: locks of claims and devices.
     metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
@@ -50,6 +52,7 @@ class Dependencies:
     fetch: Fetch
     find_device: FindDevice
     boot_id: str
+    find_counters: FindCounters = no_counters
     locks: NamedLocks = field(default_factory=NamedLocks)
     metadata: MetadataDirectory | None = None
     announce: Announce = lambda _ref, _statuses: None
@@ -67,6 +70,7 @@ class Dependencies:
         boot_id: str,
         fetch: Fetch,
         find_device: FindDevice,
+        find_counters: FindCounters,
         announce: Announce,
         undone: Undone = lambda _ref, _steps: None,
         locks: NamedLocks | None = None,
@@ -88,6 +92,7 @@ class Dependencies:
             cdi=CdiSpecs(cdi_dir, info.cdi_kind, info.name, files),
             fetch=fetch,
             find_device=find_device,
+            find_counters=find_counters,
             boot_id=boot_id,
             locks=locks,
             metadata=metadata,

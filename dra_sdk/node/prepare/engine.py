@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from threading import RLock
@@ -49,6 +49,7 @@ from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
+from dra_sdk.node.prepare.counters import refuse_exhausted, rivals
 from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.state_files import Unreadable
 
@@ -171,14 +172,33 @@ class Preparer:
                 self._driver.info, self._node.name, ref, raw, status, find_device=self._dependencies.find_device
             )
             started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, wanted.pods)
-            with self._locks.hold(started.device_locks | (previous.device_locks if previous else set())):
-                deadline.check()
-                holders = self._store.holders(wanted.devices, ref.uid)
-                allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
-                if previous:
-                    log.info("%s: undoing what an earlier attempt or boot left", ref)
-                    self._release(previous, deadline)
+            names, counters = started.device_locks, started.counter_locks
+            if previous:
+                names |= previous.device_locks
+            if not self._undoable:
+                names |= counters
+            with self._locks.hold(names):
+                # Once PrepareStarted is on disk, others see what the claim takes, and need not wait for its hook.
+                with self._locks.hold(counters) if counters and self._undoable else nullcontext():
+                    deadline.check()
+                    self._begin(wanted, started, previous, deadline)
                 return self._run_hook(wanted, started, deadline)
+
+    def _begin(
+        self, wanted: allocation.Wanted, started: Checkpoint, previous: Checkpoint | None, deadline: Deadline
+    ) -> None:
+        """Refuse a claim whose hardware others hold, undo what is left of an earlier attempt, write PrepareStarted."""
+        find_counters = self._dependencies.find_counters
+        counted = any(device.consumes for device in started.claim.devices)
+        holders = self._store.holders(started, rivals(started, find_counters) if counted else ())
+        allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
+        if counted:
+            refuse_exhausted(started, holders, find_counters)
+        if previous:
+            log.info("%s: undoing what an earlier attempt or boot left", started)
+            self._release(previous, deadline)
+        if self._undoable:
+            self._start(started)
 
     def _run_hook(self, wanted: allocation.Wanted, started: Checkpoint, deadline: Deadline) -> Checkpoint:
         """Run `dra_prepare` between PrepareStarted and PrepareCompleted. What it has done is undone if a step fails."""
@@ -186,8 +206,6 @@ class Preparer:
         run = HookRun(self._driver, self._write_state, started, undoable=self._undoable)
         names, others = (ref.namespace, ref.name, ref.uid), partial(self.held, except_uid=ref.uid)
         claim = Claim(*names, self._node, wanted.devices, wanted.raw, others, run.journal, deadline, wanted.configs)
-        if self._undoable:
-            self._start(started)
         try:
             prepared = run.call_hook(claim)
             state = self._completed(run.checkpoint, claim, prepared)

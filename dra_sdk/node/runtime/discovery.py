@@ -17,6 +17,7 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
+from dra_sdk.node.prepare.counters import PoolCounters
 from dra_sdk.node.threads import Ended, RestartingThread, call_after
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ Stage = Callable[[Pools], Pools]
 """What pools pass between discovery and publication; returns them changed."""
 FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
 WATCH_BEGINS = 5.0  # seconds after which a `dra_watch` that was started notices changes
+_NO_COUNTERS = PoolCounters()
 SLOW_SECONDS = 3.0  # after which a discovery that still runs is logged
 
 
@@ -56,7 +58,7 @@ class Discovery:
         self._has_discovered = Event()
         self._publishing = Lock()  # guards the next two
         self._discovered: Pools | None = None
-        self._devices: dict[str, dict[str, Device]] = {}
+        self._pools: dict[str, PoolCounters] = {}
         self._threads = [RestartingThread("discover", self._discover, failed)]
         if driver.implements("dra_watch"):
             self._threads.append(RestartingThread("watch", self._watch, watch_ended))
@@ -97,11 +99,15 @@ class Discovery:
         """Return the published device of this name, or None. RetriableError if the first discovery takes too long."""
         if not self._has_discovered.wait(FIRST_WAIT):
             raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
-        return self._devices.get(pool, {}).get(name)
+        return self.counters(pool).devices.get(name)
+
+    def counters(self, pool: str) -> PoolCounters:
+        """Return the counters of a published pool; empty ones for another."""
+        return self._pools.get(pool, _NO_COUNTERS)
 
     def all_published(self) -> list[tuple[str, Device]]:
         """Return the published devices, each with its pool; none before the first discovery."""
-        return [(pool, device) for pool, devices in self._devices.items() for device in devices.values()]
+        return [(pool, device) for pool, known in self._pools.items() for device in known.devices.values()]
 
     def _discover(self, stop: Event) -> None:
         while not stop.is_set():
@@ -131,15 +137,13 @@ class Discovery:
         with self._publishing:
             self._discovered = pools
             self._pass_on(pools)
-        log.info("discovered %d devices in %d pools", sum(map(len, self._devices.values())), len(self._devices))
+        found = self._pools
+        log.info("discovered %d devices in %d pools", sum(len(pool.devices) for pool in found.values()), len(found))
 
     def _pass_on(self, pools: Pools) -> None:
         for stage in self._stages:
             pools = stage(pools)
-        devices: dict[str, dict[str, Device]] = {}
-        for pool in pools:
-            devices.setdefault(pool.name, {}).update((device.name, device) for device in pool.devices)
-        self._devices = devices
+        self._pools = {pool.name: PoolCounters.of(pool) for pool in pools}
         self._has_discovered.set()
         self._publish(pools)
 

@@ -45,6 +45,7 @@ _NAME_LIMIT: Final = 128  # bytes of reportingInstance; also what an event's nam
 _FORBIDDEN: Final = 403
 Type = Literal["Normal", "Warning"]
 Reason = Literal[
+    "DeviceFieldsDropped",
     "DeviceHealthChanged",
     "DeviceUnhealthy",
     "DevicesNotDiscovered",

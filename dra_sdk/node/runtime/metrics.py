@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
@@ -124,6 +124,26 @@ class _Devices(Collector):
         yield tainted
 
 
+class WithheldDevices(Collector):
+    """The devices that are not published because the API server would drop what keeps claims apart.
+
+    driver: the driver's name, a label of each value.
+    read: returns them by pool, each with the feature gate that the server lacks.
+    """
+
+    def __init__(self, driver: str, read: Callable[[], Mapping[str, Mapping[str, str]]]) -> None:
+        self._driver, self._read = driver, read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metric with a value of 1 for each device."""
+        text = "1 for each device that is not published, because the API server lacks the feature gate that it needs"
+        family = GaugeMetricFamily("dra_sdk_device_withheld", text, labels=["driver", "pool", "device", "gate"])
+        for pool, withheld in self._read().items():
+            for device, gate in withheld.items():
+                family.add_metric([self._driver, pool, device, gate], 1)
+        yield family
+
+
 class Metrics:
     """The metrics of one driver in their own registry, so that a process can have several drivers.
 
@@ -206,6 +226,7 @@ class Metrics:
             self._gauge(name, text, read)
         for name, (text, read) in counters.items():
             self._counter(name, text, read)
+        self._registry.register(WithheldDevices(self._driver, lambda: slices.withheld))
 
     def add_devices(
         self, devices: Callable[[], Iterable[tuple[str, Device]]], health: Callable[[], Sequence[DeviceHealth]]

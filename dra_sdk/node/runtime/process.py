@@ -44,6 +44,7 @@ from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.sockets import Sockets
+from dra_sdk.node.slices.writer import DroppedFieldsError
 from dra_sdk.rpc.server import Method
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class DriverProcess:
         """Write an event: the kubelet does not know why a node has no devices. It needs the API server."""
         if self._events is not None and not isinstance(error, UnreachableError):
             reason: Reason = "DevicesNotPublished" if pool else "DevicesNotDiscovered"
+            if isinstance(error, DroppedFieldsError) and not error.withheld:
+                reason = "DeviceFieldsDropped"
             of_pool = f" pool {pool}:" if pool else ""
             self._events.put(NodeEvent(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
 
@@ -266,6 +269,7 @@ class DriverProcess:
             boot_id=self._boot_id,
             fetch=self._api.fetch,
             find_device=self.publisher.discovery.published,
+            find_counters=self.publisher.discovery.counters,
             announce=self._statuses.put,
             undone=self._report_undo,
             locks=self.locks,

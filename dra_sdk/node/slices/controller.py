@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -25,10 +25,12 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
 from dra_sdk.node.slices.diff import Operation, Owner, PoolIdentity, diff, with_times
+from dra_sdk.node.slices.gates import DROPPING_GATES, samples
 from dra_sdk.node.slices.packing import depends_on_release, for_release
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
 from dra_sdk.node.slices.watcher import SliceWatcher
+from dra_sdk.node.slices.withholding import ServerFit, fit_server
 from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
@@ -128,6 +130,11 @@ class SliceController:
             return {**general, **self._queue.errors()}
 
     @property
+    def withheld(self) -> dict[str, Mapping[str, str]]:
+        """The devices that are not published because the server drops fields, with the gate, by pool."""
+        return {pool: error.withheld for pool, error in self.errors.items() if isinstance(error, DroppedFieldsError)}
+
+    @property
     def synced(self) -> bool:
         """Whether the server has all that was published last, apart from fields that it does not know."""
         with self._changed:
@@ -184,11 +191,10 @@ class SliceController:
     def _work(self, writer: SliceWriter, api: KubeApi, pool: PoolState) -> None:
         """Make the server's slices of one pool equal to the desired ones."""
         with self._changed:
-            desired = self._queue.begin(pool)
+            desired, known = self._queue.begin(pool), pool.error
         specs: Sequence[JSON] = desired.specs
         try:
-            operations, specs, lost = self._operations(writer, api, pool, desired)
-            specs, dropped = writer.apply(operations, specs, pool.name)
+            specs, dropped = self._write(writer, api, pool, desired)
             # The time of a taint decides when pods are evicted, so the server's value is kept.
             specs = with_times(specs, [item["spec"] for item in self._cache.of_pool(pool.name)])
             self._cache.share(pool.name, specs)
@@ -199,33 +205,43 @@ class SliceController:
             if worth_reporting:
                 self._report(pool.name, error)
             return
-        dropped = dropped or lost
         with self._changed:
             # An event is in the cache before it makes the pool due, so if both are equal here, no event is missing.
             is_current = not self._diff(pool, specs)
             self._queue.done(pool, desired, specs, dropped, is_current=is_current)
-        if dropped:
+        if dropped and str(dropped) != str(known):
             self._report(pool.name, dropped)
 
-    def _operations(
+    def _write(
         self, writer: SliceWriter, api: KubeApi, pool: PoolState, desired: Desired
-    ) -> tuple[Sequence[Operation], Sequence[JSON], DroppedFieldsError | None]:
-        """Return the writes that make the server have the desired specs, these as it keeps them, and what it drops."""
-        specs: Sequence[JSON] = desired.specs
-        operations, owner, lost = self._diff(pool, specs), self._owner, None
-        if not operations:
-            return operations, specs, lost
+    ) -> tuple[Sequence[JSON], DroppedFieldsError | None]:
+        """Make the server have the desired specs. Return them as it keeps them, and what it drops.
+
+        What it would drop is asked before anything is visible. But servers of two releases may stand side by side, so
+        each answer is compared too, and if it lacks more, then devices are withdrawn at once.
+        """
+        if not self._diff(pool, desired.specs):
+            return desired.specs, pool.error if isinstance(pool.error, DroppedFieldsError) else None
         if pool.settled:
-            self._begin_repair(pool, specs)
+            self._begin_repair(pool, desired.specs)
         if self._owner_is_old and self._node_name is not None:
             self._owner, self._owner_is_old = self._node(api, self._node_name), False
+        wanted = self._for_server(api, desired)
+        lost = writer.lost_gates(wanted, self._identity(pool))
+        while True:
+            fit = fit_server(wanted, lost, desired.preferences)
+            specs, dropped = writer.apply(self._diff(pool, fit.specs), fit.specs, pool.name)
+            surprising = set(dropped.gates) & DROPPING_GATES - lost if dropped else set()
+            if not surprising:
+                return specs, _dropped(pool.name, fit, dropped)
+            lost |= surprising
+
+    def _for_server(self, api: KubeApi, desired: Desired) -> Sequence[JSON]:
+        """Return the specs as they are sent to a server of this release, before it is known what it drops."""
         if depends_on_release(desired.planned):
-            specs = with_times(for_release(desired.planned, _minor(api)), specs)
-        if not pool.settled:
-            specs, lost = writer.accept_dropped(specs, pool.name)
-        if pool.settled or self._owner is not owner or specs is not desired.specs:
-            operations = self._diff(pool, specs)
-        return operations, specs, lost
+            return with_times(for_release(desired.planned, _minor(api)), desired.specs)
+        is_gated = any(True for _ in samples(desired.planned))
+        return with_times(desired.planned, desired.specs) if is_gated else desired.specs
 
     def _begin_repair(self, pool: PoolState, specs: Sequence[JSON]) -> None:
         """Wait for the kubelet to register the driver if it has deleted the slices at its start."""
@@ -240,7 +256,10 @@ class SliceController:
         self._owner_is_old = True
 
     def _diff(self, pool: PoolState, specs: Sequence[JSON]) -> list[Operation]:
-        return diff(self._cache.of_pool(pool.name), specs, PoolIdentity(self._driver, pool.name, self._owner))
+        return diff(self._cache.of_pool(pool.name), specs, self._identity(pool))
+
+    def _identity(self, pool: PoolState) -> PoolIdentity:
+        return PoolIdentity(self._driver, pool.name, self._owner)
 
     def _watch(self, api: KubeApi) -> None:
         """Start the watches that are needed and not yet running."""
@@ -292,6 +311,12 @@ class SliceController:
     @staticmethod
     def _node(api: KubeApi, name: str) -> Owner:
         return Owner(name, str(api.get(node(name))["metadata"]["uid"]))
+
+
+def _dropped(pool: str, fit: ServerFit, answered: DroppedFieldsError | None) -> DroppedFieldsError | None:
+    """Return all that the server drops: what was left out for it, and what its answers lacked beyond that."""
+    fields = {**fit.dropped, **(answered.dropped if answered else {})}
+    return DroppedFieldsError(pool, fields, fit.withheld) if fields else None
 
 
 def _minor(api: KubeApi) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from dra_sdk.errors import InvalidObjectError
@@ -18,6 +18,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.device import NodeSelection, ResourcePool
 from dra_sdk.node.slices.diff import PoolIdentity, diff, generate_name
 from dra_sdk.node.slices.packing import for_release
+from dra_sdk.node.slices.withholding import Preferences, ServerFit, fit_server
 from dra_sdk.texts import limited
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
@@ -38,10 +39,12 @@ class PoolPlan:
 
     name: the pool's name.
     slices: ResourceSliceSpecs without `driver` and `pool`, in order.
+    preferences: what the driver says about servers that drop fields.
     """
 
     name: str
     slices: tuple[JSON, ...]
+    preferences: Preferences = field(default_factory=Preferences)
 
     @property
     def node_bound(self) -> bool:
@@ -91,21 +94,33 @@ def plan(
 
 
 def resource_slices(
-    pools: Iterable[ResourcePool], *, driver: str, node_name: str, minor: int = NEWEST
+    pools: Iterable[ResourcePool], *, driver: str, node_name: str, server: ServerProfile | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the ResourceSlices of a fresh publication, without the owner's UID, which only the API server knows.
 
-    `minor` is the release of the server they are for, `34` for 1.34. Raises InvalidObjectError at the first pool that
-    breaks a limit.
+    `server` is the server they are for, by default one of the newest release that drops nothing. Raises
+    InvalidObjectError at the first pool that breaks a limit.
     """
-    for name, planned in plan(pools, driver=driver, node_name=node_name).items():
-        if isinstance(planned, InvalidObjectError):
-            raise planned
-        slices = for_release(planned.slices, minor)
-        for operation in diff([], slices, PoolIdentity(driver, name)):
+    for planned in valid_plans(pools, driver=driver, node_name=node_name):
+        slices = fit_profile(planned, server).specs if server else for_release(planned.slices, NEWEST)
+        for operation in diff([], slices, PoolIdentity(driver, planned.name)):
             count = len(slices)
             operation.body["metadata"]["generateName"] = generate_name(operation.index, count, driver, node_name)
             yield operation.body
+
+
+def valid_plans(pools: Iterable[ResourcePool], *, driver: str, node_name: str) -> Iterator[PoolPlan]:
+    """Yield the plan of each pool. Raises InvalidObjectError at the first pool that breaks a limit."""
+    for planned in plan(pools, driver=driver, node_name=node_name).values():
+        if isinstance(planned, InvalidObjectError):
+            raise planned
+        yield planned
+
+
+def fit_profile(planned: PoolPlan, server: ServerProfile) -> ServerFit:
+    """Return the slices of a pool as a server keeps them, and what is not published there."""
+    lost = {gate for gate in GATES if not server.enabled(gate)}
+    return fit_server(for_release(planned.slices, server.minor), lost, planned.preferences)
 
 
 def _plan(pool: ResourcePool, driver: str, node_name: str | None, check: Check) -> PoolPlan:
@@ -126,7 +141,7 @@ def _plan(pool: ResourcePool, driver: str, node_name: str | None, check: Check) 
     planned = tuple(slices or [nodes])
     if refused := check(planned, driver, pool.name):
         raise InvalidObjectError(f"pool {pool.name}", refused)
-    return PoolPlan(str(pool.name), planned)
+    return PoolPlan(str(pool.name), planned, Preferences.of(pool))
 
 
 def _converted(convert: Any, items: Iterable[Any], problems: list[str]) -> Iterator[JSON]:

@@ -6,13 +6,14 @@ Pure but for the clock, which is an argument. Not safe for threads: the controll
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dra_sdk.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
 from dra_sdk.model import JSON
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.plan import PoolPlan
+from dra_sdk.node.slices.withholding import Preferences
 from dra_sdk.node.slices.writer import DroppedFieldsError
 
 _USUAL_CONFLICTS: Final = 2
@@ -24,13 +25,15 @@ class Desired:
 
     revision: grows with each publication that changes the pool.
     planned: the ResourceSliceSpecs that were published, without `driver` and `pool`; empty to delete the pool.
-    specs: the same as the server keeps them: without fields that it drops, with the times that it gave to taints, and
-        packed for 1.34 if it is one.
+    specs: the same as the server keeps them: without fields that it drops and the devices that are withheld for that
+        reason, with the times that it gave to taints, and packed for 1.34 if it is one.
+    preferences: what the driver says about servers that drop fields.
     """
 
     revision: int
     planned: tuple[JSON, ...]
     specs: tuple[JSON, ...]
+    preferences: Preferences = field(default_factory=Preferences)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class PoolQueue:
                 pool.invalid = plan
             else:
                 pool.invalid = None
-                self._accept(pool, plan.slices, now, node_bound=plan.node_bound)
+                self._accept(pool, plan, now)
         for name in {*self.pools, *existing} - set(plans):
             self._remove(name, now)
         return problems
@@ -145,7 +148,7 @@ class PoolQueue:
         *,
         is_current: bool,
     ) -> None:
-        """Take note that the server stored `specs` for `desired`, without the fields in `dropped`.
+        """Take note that the server has `specs` for `desired`, without the fields in `dropped`.
 
         is_current: the cache has `specs`, so the events of these writes need no second look.
         """
@@ -156,7 +159,7 @@ class PoolQueue:
             pool.due = None
         pool.desired = replace(desired, specs=tuple(specs))
         pool.failures, pool.settled = 0, True
-        pool.error = dropped or (pool.error if isinstance(pool.error, DroppedFieldsError) else None)
+        pool.error = dropped
 
     def failed(self, pool: PoolState, desired: Desired, specs: Sequence[JSON], error: Exception, now: float) -> bool:
         """Try again later, because a write failed. False if it need not be reported, such as one conflict."""
@@ -189,17 +192,19 @@ class PoolQueue:
             if is_deleted and pool.settled and pool.due is None and now - pool.repaired > self._backoff.calm:
                 del self.pools[name]
 
-    def _accept(self, pool: PoolState, slices: tuple[JSON, ...], now: float, *, node_bound: bool) -> None:
-        if pool.desired is not None and pool.desired.planned == slices:
+    def _accept(self, pool: PoolState, plan: PoolPlan, now: float) -> None:
+        known = pool.desired
+        if known is not None and (known.planned, known.preferences) == (plan.slices, plan.preferences):
             return
         self._revision += 1
-        pool.desired, pool.node_bound = Desired(self._revision, slices, slices), node_bound
+        pool.desired = Desired(self._revision, plan.slices, plan.slices, plan.preferences)
+        pool.node_bound = plan.node_bound
         pool.due, pool.failures, pool.settled, pool.error = now, 0, False, None
 
     def _remove(self, name: str, now: float) -> None:
         pool = self.pools.setdefault(name, PoolState(name=name))
         pool.invalid = None
-        self._accept(pool, (), now, node_bound=True)
+        self._accept(pool, PoolPlan(name, ()), now)
 
     def _is_latest(self, pool: PoolState, desired: Desired) -> bool:
         return pool.desired is not None and pool.desired.revision == desired.revision

@@ -1,14 +1,11 @@
-"""Applies the writes of one pool, and reports the fields that the API server did not store.
-
-Fields of a disabled feature are dropped silently; list attributes leave something behind that is refused. Source:
-resource.k8s.io/v1 field comments and the feature gates of Kubernetes 1.34 to 1.37.
-"""
+"""Applies the writes of one pool; asks which fields the API server would drop, and compares each answer."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from dra_sdk.errors import ConflictError, InvalidError, InvalidObjectError, NotFoundError
@@ -16,32 +13,16 @@ from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import resource_slice, resource_slices
 from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import SliceCache
-from dra_sdk.node.slices.diff import Operation, match, normal, same
+from dra_sdk.node.slices.diff import Operation, PoolIdentity, diff, same
+from dra_sdk.node.slices.gates import DROPPING_GATES, LISTS, dropped_fields, samples
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34
+from dra_sdk.node.slices.withholding import withheld_sentences
 from dra_sdk.texts import shortened
 from dra_sdk.wire.slice import is_list
 
 log = logging.getLogger(__name__)
-UNKNOWN: Final = "unknown"
 _SHOWN: Final = 10  # slices, and fields of each slice; thousands of devices lose the same fields
 _ELSEWHERE: Final = "must reference a counterSet defined in the ResourceSlice sharedCounters"
-_PARTITIONS: Final = "DRAPartitionableDevices"
-_SPEC_GATES: Final = {"perDeviceNodeSelection": _PARTITIONS, "sharedCounters": _PARTITIONS}
-_DEVICE_GATES: Final = {
-    "consumesCounters": _PARTITIONS,
-    "nodeName": _PARTITIONS,
-    "nodeSelector": _PARTITIONS,
-    "allNodes": _PARTITIONS,
-    "taints": "DRADeviceTaints",
-    "bindsToNode": "DRADeviceBindingConditions",
-    "bindingConditions": "DRADeviceBindingConditions",
-    "bindingFailureConditions": "DRADeviceBindingConditions",
-    "allowMultipleAllocations": "DRAConsumableCapacity",
-    "capacity": "DRAConsumableCapacity",
-    "nodeAllocatableResourceMappings": "DRANodeAllocatableResources",
-    "nodeAllocatableResources": "DRANodeAllocatableResources",
-    "attributes": "DRAListTypeAttributes",
-}
 
 
 @dataclass(slots=True)
@@ -61,20 +42,32 @@ class Stats:
 
 
 class DroppedFieldsError(InvalidObjectError):
-    """The API server stored slices without some fields.
+    """The API server stores slices without some fields.
 
     pool: the name of the pool.
+    dropped: the lost fields, each with its gate, by the index of the slice.
     slices: the indexes of these slices.
     gates: the feature gates that are probably disabled.
+    withheld: the devices that are not published for that reason, each with the gate without which they cannot be.
     """
 
-    def __init__(self, pool: str, dropped: dict[int, list[tuple[str, str]]]) -> None:
+    def __init__(
+        self,
+        pool: str,
+        dropped: Mapping[int, Sequence[tuple[str, str]]],
+        withheld: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.pool = pool
+        self.dropped = dropped
         self.slices = sorted(dropped)
         self.gates = sorted({gate for fields in dropped.values() for _, gate in fields})
+        self.withheld = withheld
         problems = [
-            f"slice {index}: the API server dropped {shortened([field for field, _ in fields], _SHOWN)}"
-            for index, fields in sorted(dropped.items())[:_SHOWN]
+            *withheld_sentences(withheld),
+            *(
+                f"slice {index}: the API server dropped {shortened([field for field, _ in fields], _SHOWN)}"
+                for index, fields in sorted(dropped.items())[:_SHOWN]
+            ),
         ]
         if len(dropped) > _SHOWN:
             problems.append(f"and so on in {len(dropped) - _SHOWN} more slices")
@@ -109,33 +102,20 @@ class SliceWriter:
             kept[operation.index] = _planned(stored)
         return kept, DroppedFieldsError(pool, dropped) if dropped else None
 
-    def accept_dropped(self, specs: Sequence[JSON], pool: str) -> tuple[Sequence[JSON], DroppedFieldsError | None]:
-        """Return what is stored for `specs` if the server would drop the rest again, as after a restart of the driver.
+    def lost_gates(self, specs: Sequence[JSON], identity: PoolIdentity) -> set[str]:
+        """Return the gates whose fields the server would drop of these slices. Asked with dry runs, so nothing is seen.
 
-        Only where all slices exist and some lack fields of some feature; otherwise return `specs`. Dry runs tell
-        whether the feature is still disabled: a write would change nothing but the pool's generation. The second value
-        are the fields that are lost.
+        Few slices stand for all, because a server drops all fields of a gate at once. InvalidError if it refuses one.
         """
-        existing = self._cache.of_pool(pool)
-        matched, obsolete = match(existing, specs)
-        if obsolete or len(matched) < len(specs):
-            return specs, None
-        lost: dict[int, list[tuple[str, str]]] = {}
-        for index, item in matched.items():
-            stored = item["spec"]
-            spec = {"driver": stored["driver"], "pool": stored["pool"], **specs[index]}
-            if same(stored, spec):
-                continue
-            fields = dropped_fields(spec, stored)
-            if not fields or any(gate == UNKNOWN for _, gate in fields):
-                return specs, None
-            if not same(stored, self._update({**item, "spec": spec}, dry_run=True)["spec"]):
-                return specs, None
-            lost[index] = fields
-        if not lost:
-            return specs, None
-        kept = [_planned(matched[index]) if index in lost else spec for index, spec in enumerate(specs)]
-        return kept, DroppedFieldsError(pool, lost)
+        bodies = [operation.body for operation in diff([], specs, identity)]
+        return {gate for index in samples(specs) for gate in self._lost_of(bodies[index])} & DROPPING_GATES
+
+    def _lost_of(self, body: JSON) -> Iterator[str]:
+        try:
+            stored = self._api.create(resource_slices(), body, dry_run=True)
+        except InvalidError as error:
+            raise with_hint(error, body["spec"]) from error
+        yield from (gate for _, gate in dropped_fields(body["spec"], stored["spec"]))
 
     def _write(self, operation: Operation) -> JSON | None:
         """Do one write. Return the stored object, None after a delete."""
@@ -169,9 +149,9 @@ class SliceWriter:
             raise
         self._cache.forget(item)
 
-    def _update(self, item: JSON, *, dry_run: bool = False) -> JSON:
+    def _update(self, item: JSON) -> JSON:
         try:
-            return self._api.update(resource_slice(item["metadata"]["name"]), item, dry_run=dry_run)
+            return self._api.update(resource_slice(item["metadata"]["name"]), item)
         except NotFoundError:
             self._cache.forget(item)
             raise
@@ -196,18 +176,6 @@ def _planned(stored: JSON) -> JSON:
     return {key: value for key, value in stored["spec"].items() if key not in {"driver", "pool"}}
 
 
-def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
-    """Return each field of the sent spec that the stored one lacks, as (`device gpu-0: taints`, gate)."""
-    sent, stored = normal(sent), normal(stored)
-    dropped = [
-        (key, _SPEC_GATES.get(key, UNKNOWN)) for key in sent if key not in {"devices", "pool"} and key not in stored
-    ]
-    kept = {device["name"]: device for device in stored.get("devices", ())}
-    for device in sent.get("devices", ()):
-        dropped += _of_device(device, kept.get(device["name"]))
-    return dropped
-
-
 def with_hint(error: InvalidError, spec: JSON) -> InvalidError:
     """Return the server's error 422, with the real reason added.
 
@@ -217,20 +185,7 @@ def with_hint(error: InvalidError, spec: JSON) -> InvalidError:
     if _ELSEWHERE in str(error):
         hint = NEEDED_BY_1_34
     elif any(map(is_list, values)):
-        hint = f"a server without the feature gate {_DEVICE_GATES['attributes']} refuses list attributes in these words"
+        hint = f"a server without the feature gate {LISTS} refuses list attributes in these words"
     else:
         return error
     return InvalidError(f"{error} ({hint})", status=error.status, reason=error.reason, retry_after=error.retry_after)
-
-
-def _of_device(sent: JSON, stored: JSON | None) -> list[tuple[str, str]]:
-    where = f"device {sent['name']}"
-    if stored is None:
-        return [(where, UNKNOWN)]
-    dropped = [(f"{where}: {key}", _DEVICE_GATES.get(key, UNKNOWN)) for key in sent if key not in stored]
-    for key in ("attributes", "capacity"):
-        kept = stored.get(key, {})
-        for name, value in sent.get(key, {}).items() if kept else ():
-            if name not in kept or set(value) - set(kept[name]):
-                dropped.append((f"{where}: {key} {name}", _DEVICE_GATES[key]))
-    return dropped

@@ -89,7 +89,8 @@ def cpu_pool(name: str, topology: CpuTopology, settings: CpuSettings, roots: Seq
         for group in groups
         if group.kind != "l3cache" or counters.count_caches_of(group.cpus)
     ]
-    return ResourcePool(name, devices, counters.sets())
+    cores = [group.name for group in groups if group.kind == "core"]
+    return ResourcePool(name, devices, counters.sets(), without_counters=cores)
 
 
 # -- groups

@@ -66,7 +66,8 @@ def make_pool(
     for address, function in by_address.items():
         if function.bound or function.virtual:
             devices.append(vfio_device(function, *bound.get(address, ("", {}))))
-    return ResourcePool(name, devices, counters)
+    of_amdgpu = [part.name for parts in cards.values() for part in parts]
+    return ResourcePool(name, devices, counters, without_counters=of_amdgpu)
 
 
 def gpu_device(

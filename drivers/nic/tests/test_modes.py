@@ -10,6 +10,7 @@ from dra_driver_nic import NicDriver, NicSettings
 from dra_driver_nic.testing.machines import MACHINES
 
 from dra_sdk import PermanentError, RetriableError
+from dra_sdk.errors import DeviceHeldError
 from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -60,15 +61,22 @@ def test_the_scheduler_takes_vfs_before_a_whole_pf(plugged: Any) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(PF, VF), (VF, PF)])
-def test_without_the_feature_the_driver_refuses_what_the_scheduler_does_not(
-    plugged: Any, first: Any, second: Any
-) -> None:
-    driver = plugged("mlx5", PARTITIONABLE, version="1.35", feature_gates=GATE)
-    prepared, other = driver.prepare(claim(first)), claim(second)
-    with pytest.raises(RetriableError, match="used as a whole or by its virtual functions; the cluster needs the feat"):
-        driver.prepare(other)
+def test_a_scheduler_that_gives_a_pf_and_its_vf_is_refused(plugged: Any, first: Any, second: Any) -> None:
+    driver = plugged("mlx5", PARTITIONABLE)
+    other = driver.allocate(claim(second))
+    driver.cluster.claims.clear()
+    prepared = driver.prepare(claim(first))
+    with pytest.raises(DeviceHeldError, match=r"takes \d of counter vfs .* is taken by device node-1/"):
+        driver.prepare(driver.cluster.adopt(other))
     driver.unprepare(prepared)
-    driver.prepare(other)
+    driver.prepare(driver.cluster.adopt(other))
+
+
+def test_a_server_without_the_feature_gets_vfs_alone(plugged: Any) -> None:
+    driver = plugged("mlx5", PARTITIONABLE, version="1.35", feature_gates=GATE)
+    driver.prepare(claim(VF))
+    with pytest.raises(NotAllocatedError):
+        driver.prepare(claim(PF))
 
 
 def test_a_pf_whose_vf_something_else_uses_is_refused(plugged: Any) -> None:

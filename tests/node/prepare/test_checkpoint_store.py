@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from dra_sdk import AllocatedDevice, Device, HeldClaim, HeldDevice
+from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.node.files import END, PREFIX, Files, Step, claim_lock, read, safe_id
 from dra_sdk.node.locks import NamedLocks
@@ -299,7 +299,7 @@ def test_an_unreadable_file_holds_its_devices(tmp_path: Path) -> None:
     path = tmp_path / "claims/u-1.json"
     path.write_bytes(path.read_bytes()[:-40])
     store = opened(tmp_path)
-    (left,) = store.holders([AllocatedDevice("r", "p", "d", Device("d"))], "u-2")
+    (left,) = store.holders(state("u-2"))
     assert (left.claim.uid, [(each.pool, each.name) for each in left.claim.devices]) == ("u-1", [("p", "d")])
     assert store.others("u-2") == []
     ((found, unreadable),) = store.unreadable().items()
@@ -311,7 +311,7 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
     """The same as a search in all claims: after each change of ours, of another process, and of a file."""
     draw, store, other = Random(7), opened(tmp_path, shared=True), opened(tmp_path, shared=True)
     uids, names = [f"u-{number}" for number in range(6)], ["d", "e", "f"]
-    wanted = [AllocatedDevice("r", "p", name, Device(name)) for name in names[:2]]
+    wanted = Checkpoint(HeldClaim("ns", "n", "u-0", [HeldDevice("r", "p", name) for name in names[:2]]), "boot-1")
     found = 0
     for _ in range(300):
         uid, by = draw.choice(uids), draw.choice([store, other])
@@ -325,7 +325,7 @@ def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_
             elif store.path(uid).exists():
                 store.path(uid).write_bytes(store.path(uid).read_bytes()[:-40])
         for each in (store, other):
-            holders = each.holders(wanted, "u-0")
+            holders = each.holders(wanted)
             assert {held.claim.uid: held for held in holders} == {
                 held.claim.uid: held
                 for held in (*each.others("u-0"), *(file.state for file in each.unreadable().values() if file.state))

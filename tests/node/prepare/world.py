@@ -16,6 +16,7 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
+from dra_sdk.node.prepare.counters import PoolCounters
 from dra_sdk.node.prepare.dependencies import Dependencies, Undone
 from dra_sdk.node.prepare.engine import Preparer
 from tests.lamps import NAME, LampConfig, LampDriver
@@ -40,6 +41,7 @@ class World:
         self.api: dict[str, dict[str, Any]] = {}
         self.fetched: list[str] = []
         self.locks: list[NamedLocks] = []
+        self.counters = PoolCounters()
         self.driver = LampDriver(self.lamps)
 
     def preparer(
@@ -65,6 +67,7 @@ class World:
             cdi=cdi,
             fetch=self.fetch,
             find_device=self.find_device,
+            find_counters=lambda _pool: self.counters,
             boot_id=boot_id,
             locks=locks,
             undone=undone,
@@ -89,7 +92,9 @@ class World:
 
     def find_device(self, pool: str, name: str) -> Device | None:
         """What was discovered."""
-        return Device(name) if pool == POOL and name.startswith("lamp-") else None
+        if pool == POOL and name.startswith("lamp-"):
+            return self.counters.devices.get(name, Device(name))
+        return None
 
     def claim(self, uid: str, *devices: Any, config: Any = ()) -> ClaimRef:
         """Put an allocated claim into the API; a device is a lamp for request `r`, `(request, lamp)` or a result."""

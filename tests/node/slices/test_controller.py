@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from time import monotonic
 from typing import Any
@@ -572,6 +573,88 @@ def test_dropped_fields_are_told_once_and_not_sent_again(cluster: Cluster, event
     eventually(lambda: controller.synced)
     assert controller.stats == Stats(creates=2)
     assert cluster.problems == [(NODE, error)]
+
+
+@pytest.mark.parametrize(
+    ("device", "field"),
+    [
+        (Device("odd", taints=[DeviceTaint(key="broken", effect="NoSchedule")]), "taints"),
+        (Device("odd", taints=[DeviceTaint(key="broken", effect="NoExecute")]), "taints"),
+        (Device("odd", binding_conditions=["Ready"], binding_failure_conditions=["Failed"]), "bindingConditions"),
+    ],
+)
+def test_a_device_that_pods_must_not_have_yet_is_withheld_if_the_server_would_give_it(
+    cluster: Cluster, device: Device, field: str
+):
+    cluster.server.store.admit.append(partial(drop_fields, {field, "bindingFailureConditions"}))
+    controller = cluster.running(ResourcePool(NODE, [Device("plain"), device]))
+    assert cluster.names() == ["plain"]
+    assert list(controller.withheld[NODE]) == ["odd"]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        Device("odd", taints=[DeviceTaint(key="broken", effect="None")]),
+        Device("odd", binding_conditions=["Ready"], binding_failure_conditions=["Failed"], waits_in_prepare=True),
+        Device("odd", allow_multiple_allocations=True),
+    ],
+)
+def test_a_device_that_harms_nobody_without_the_dropped_field_is_published(cluster: Cluster, device: Device):
+    gone = {"taints", "bindingConditions", "bindingFailureConditions", "allowMultipleAllocations"}
+    cluster.server.store.admit.append(partial(drop_fields, gone))
+    controller = cluster.running(ResourcePool(NODE, [Device("plain"), device]))
+    assert cluster.names() == ["odd", "plain"]
+    assert controller.withheld == {NODE: {}}
+
+
+TWO_HALVES = ResourcePool(
+    NODE,
+    [Device(name, consumes=[CounterConsumption("card", {"units": 2})]) for name in ("whole", "other")],
+    [CounterSet("card", {"units": 2})],
+)
+
+
+def drop_fields(fields: set[str], write: Write) -> None:
+    """What a server does without a feature."""
+    spec = write.object.get("spec", {})
+    for owner in (spec, *spec.get("devices", ())):
+        for field in fields & owner.keys():
+            del owner[field]
+
+
+def test_what_would_be_dropped_is_known_before_anything_is_visible(cluster: Cluster):
+    cluster.server.store.admit.append(partial(drop_fields, {"sharedCounters", "consumesCounters"}))
+    controller = cluster.running(TWO_HALVES)
+    assert cluster.names() == ["whole"]
+    assert controller.stats == Stats(creates=2)  # so no slice has ever had more
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_server_that_drops_more_than_the_one_that_was_asked(cluster: Cluster, kept: int):
+    """Two API servers of different releases: the dry run and perhaps a write go to the newer one, the rest does not."""
+    asked: list[Write] = []
+
+    def drop_later(write: Write) -> None:
+        asked.append(write)
+        if len(asked) > kept:
+            drop_fields({"sharedCounters", "consumesCounters"}, write)
+
+    cluster.server.store.admit.append(drop_later)
+    controller = cluster.running(TWO_HALVES)
+    assert cluster.names() == ["whole"]
+    assert controller.withheld == {NODE: {"other": "DRAPartitionableDevices"}}
+
+
+def test_a_feature_that_is_turned_on_brings_the_devices_with_the_next_repair(cluster: Cluster, eventually):
+    dropping = partial(drop_fields, {"sharedCounters", "consumesCounters"})
+    cluster.server.store.admit.append(dropping)
+    controller = cluster.running(TWO_HALVES)
+    cluster.server.store.admit.remove(dropping)
+    for item in cluster.slices():
+        cluster.delete(item)
+    eventually(lambda: cluster.names() == ["other", "whole"] and controller.synced)
+    assert controller.errors == {}
 
 
 def drop_mappings(write: Write) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,12 +191,37 @@ def test_a_restart_with_1_34_writes_nothing_and_a_change_one_slice(start: Start)
     assert shown(cluster.specs()) == [(["s"], ["a", "b", "c"])]
 
 
-def test_1_34_without_the_feature_drops_it_once(start: Start):
-    cluster = start(34)
-    controller = cluster.running(POOL)
-    assert controller.stats == Stats(creates=1)
-    assert shown(cluster.specs()) == [([], ["a", "b"])]
-    assert GATE in str(controller.errors[NODE])
+@pytest.mark.parametrize(("first", "published"), [((), "a"), (("b",), "b")])
+@pytest.mark.parametrize(("minor", "slices"), [(34, 1), (35, 2)])
+def test_without_counters_no_two_devices_are_published_that_exclude_each_other(
+    start: Start, minor: int, slices: int, first: tuple[str, ...], published: str
+):
+    cluster = start(minor)
+    controller = cluster.running(replace(POOL, without_counters=first))
+    assert controller.stats == Stats(creates=slices)
+    assert cluster.names() == [published]
+    (withheld,) = {"a", "b"} - {published}
+    assert controller.withheld == {NODE: {withheld: GATE}}
+    problem = str(controller.errors[NODE])
+    assert f"not published: {withheld}, because they share hardware with others" in problem
+    assert f"probably these feature gates are disabled: {GATE}" in problem
+
+
+def test_what_fits_together_is_published_without_counters(start: Start):
+    cluster = start(35)
+    sizes = {"half-0": 1, "half-1": 1, "whole": 2}
+    parts = [Device(name, consumes=[CounterConsumption("s", {"units": size})]) for name, size in sizes.items()]
+    cluster.running(ResourcePool(NODE, parts, [CounterSet("s", {"units": 2})]))
+    assert cluster.names() == ["half-0", "half-1"]
+
+
+def test_a_restart_of_a_driver_whose_devices_are_withheld_writes_nothing(start: Start):
+    cluster = start(35)
+    cluster.running(POOL).stop()
+    before, problems = cluster.versions(), list(cluster.problems)
+    again = cluster.running(POOL)
+    assert (again.stats, cluster.versions()) == (Stats(), before)
+    assert [str(error) for _, error in cluster.problems] == 2 * [str(error) for _, error in problems]
 
 
 LARGE = ResourcePool(NODE, [part("d", "s", "t", number=17)], [CounterSet(each, counters(17)) for each in "st"])

@@ -237,12 +237,12 @@ def test_an_invalid_first_plan_leaves_what_exists():
     assert made.next() is None
 
 
-def test_dropped_fields_stay_known_until_the_plan_changes():
+def test_dropped_fields_are_known_until_the_server_keeps_them():
     made = queue("a")
     dropped = DroppedFieldsError("a", {0: [("x", "Gate")]})
     pool = finish(made, dropped)
     made.touched(["a"], 1.0)
-    finish(made)
+    finish(made, dropped)
     assert (made.is_settled(), made.errors()) == (True, {"a": dropped})
     made.publish({"a": planned("a", {"x": 1})}, [], 5.0)
     finish(made)

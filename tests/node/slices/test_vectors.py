@@ -79,14 +79,14 @@ class TableApi:
 
     list = watch = get  # type: ignore[assignment]
 
-    def create(self, path: str, body: JSON) -> JSON:
+    def create(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
+        assert not dry_run
         stored = self._admitted(body)
         stored["metadata"]["name"] = f"{stored['metadata']['generateName']}{self.created}"
         self.created += 1
         return self._store(stored)
 
-    def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
-        assert not dry_run
+    def update(self, path: str, body: JSON) -> JSON:
         stored = self._admitted(body)
         metadata = stored["metadata"]
         assert metadata["name"] in self.objects

@@ -9,7 +9,8 @@ from dra_sdk.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from dra_sdk.kube.paths import resource_slices
 from dra_sdk.node.slices.cache import Scope, SliceCache
 from dra_sdk.node.slices.diff import Owner, PoolIdentity, diff
-from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats, dropped_fields, with_hint
+from dra_sdk.node.slices.gates import dropped_fields
+from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats, with_hint
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.objects import Write
 from tests.node.slices.conftest import DRIVER, NODE, Cluster

@@ -12,7 +12,8 @@
 | passthrough | a VFIO device as well, unless MIG devices exist |
 
 Devices of one GPU that exclude each other consume counters of one counter set. So the scheduler never allocates both,
-and preparing one does not withdraw the others.
+and preparing one does not withdraw the others. An API server that drops counters gets the whole GPU; where MIG
+is on, as many MIG devices as fit together.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def make_pool(
     if options.passthrough:
         bound = [gpu for gpu in passthrough if gpu.bound and gpu.pci.address not in by_address]
         devices += [passthrough_device(gpu, options.product_of(gpu)) for gpu in bound]
-    return ResourcePool(name, devices, counter_sets)
+    first = [device.name for device in devices if device.attributes["type"] != GpuKind.VFIO.value]
+    return ResourcePool(name, devices, counter_sets, without_counters=first)
 
 
 def with_numa_lists(pool: ResourcePool, host: Host) -> ResourcePool:

@@ -126,7 +126,8 @@ def make_pool(
     counters = _FunctionCounters({pf: addresses for pf, addresses in vfs.items() if addresses})
     devices = [_device(key, nics.get(key), records.get(key), counters) for key in sorted({*nics, *records})]
     devices.sort(key=_order)
-    return ResourcePool(name, devices, counters.sets())
+    virtual = [device.name for device in devices if device.attributes.get("isSriovVf")]
+    return ResourcePool(name, devices, counters.sets(), without_counters=virtual)
 
 
 def _order(device: Device) -> tuple[bool, bool, str]:
