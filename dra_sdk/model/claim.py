@@ -299,6 +299,8 @@ class Claim(ClaimRef, Generic[ConfigT]):
     deadline: how long the kubelet waits for the hook.
     configs: all entries of configuration for this driver, those of DeviceClasses first, also those that apply to no
         device. A driver with several kinds can tell a user which entry has no effect.
+    reserve: records a JSON object in the journal that needs no undo: what the claim will take. From then on `held` has
+        it for other claims, also for those of another process. HookError after the hook has ended, or if it is not JSON.
     """
 
     node: Node
@@ -308,3 +310,4 @@ class Claim(ClaimRef, Generic[ConfigT]):
     journal: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
     configs: Sequence[ClaimConfig] = ()
+    reserve: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)

@@ -182,7 +182,7 @@ GUARDS: Final = (
         "self._write_state(state)",
         "self._write_state(state, survive_power_loss=False)",
     ),
-    Guard("a journal that is not written", _RUN + "journal", "self.save()", "pass"),
+    Guard("a journal that is not written", _RUN + "reserve", "self.save()", "pass"),
     Guard("data of a device that is not written", _RUN + "call_hook", "if missing:  #", "if False:  #"),
     Guard(
         "half-undone claims that look complete", _ENGINE + "Preparer._release", "self._store.begin_undo(state)", "pass"

@@ -205,7 +205,8 @@ class Preparer:
         ref = wanted.ref
         run = HookRun(self._driver, self._write_state, started, undoable=self._undoable)
         names, others = (ref.namespace, ref.name, ref.uid), partial(self.held, except_uid=ref.uid)
-        claim = Claim(*names, self._node, wanted.devices, wanted.raw, others, run.journal, deadline, wanted.configs)
+        claimed = wanted.devices, wanted.raw
+        claim = Claim(*names, self._node, *claimed, others, run.journal, deadline, wanted.configs, run.reserve)
         try:
             prepared = run.call_hook(claim)
             state = self._completed(run.checkpoint, claim, prepared)
@@ -347,12 +348,16 @@ class HookRun:
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Record what the hook is about to change, such as an old value that it needs to undo the change."""
+        if not self._undoable:
+            raise HookError(
+                f"dra_prepare of {self._name} calls claim.journal, but the driver has no dra_unprepare: "
+                "nothing would undo what the journal records"
+            )
+        self.reserve(entry)
+
+    def reserve(self, entry: Mapping[str, Any]) -> None:
+        """Record what the claim will take, which needs no undo; other claims see it from then on."""
         with self._lock:
-            if not self._undoable:
-                raise HookError(
-                    f"dra_prepare of {self._name} calls claim.journal, but the driver has no dra_unprepare: "
-                    "nothing would undo what the journal records"
-                )
             if not self._running:
                 raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
             kept = self._json(entry, "a journal entry")
@@ -362,7 +367,7 @@ class HookRun:
     def save(self) -> None:
         """Write `checkpoint`, unless the file already has it."""
         with self._lock:
-            if self._undoable and self._written is not self.checkpoint:
+            if (self._undoable or self.checkpoint.claim.journal) and self._written is not self.checkpoint:
                 self._write(self.checkpoint)
                 self._written = self.checkpoint
 

@@ -92,8 +92,6 @@ class CpuDriver:
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
         topology = self._current_topology(claim.node)
-        if self._settings.device_mode == "partitionable":
-            self._reserve(claim)
         others, picked = claim.held(), list[CpuSet]()
         held = held_cpus(others)
         for device in claim.devices:
@@ -172,25 +170,8 @@ class CpuDriver:
         if not taken or unpublished - held:
             return
         with self._reserving:
-            claim.journal({CPUS: format_cpuset(taken)})
+            claim.reserve({CPUS: format_cpuset(taken)})
             check_shared_pool(topology.online, held_cpus(claim.held()), taken)
-
-    def _reserve(self, claim: Claim[CpuConfig]) -> None:
-        """Record the CPUs of a claim, and raise an error if another claim has some of them.
-
-        Claims that share a device are prepared one after the other, but devices of this mode contain each other. The
-        scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
-        comes before the check, so of two processes at least one sees the other.
-        """
-        wanted: CpuSet = frozenset().union(*(device.hardware for device in claim.devices if not device.admin_access))
-        with self._reserving:
-            claim.journal({CPUS: format_cpuset(wanted)})
-            for other in claim.held():
-                if both := cpus_of(other) & wanted:
-                    raise NotEnoughCpusError(
-                        f"CPUs {format_cpuset(both)} are held by {other}, though devices of both have them: "
-                        f"the cluster needs the feature DRAPartitionableDevices"
-                    )
 
 
 def _number(device: AllocatedDevice[CpuConfig] | HeldDevice, cpus: CpuSet) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
 from dra_driver_cpu.allocatable import cpus_of
-from dra_driver_cpu.pick import NoSuchCpusError, NotEnoughCpusError
+from dra_driver_cpu.pick import NoSuchCpusError
 from dra_driver_cpu.pinning import EmptySharedPoolError
 
 from dra_sdk import ClaimError, DraError
@@ -110,27 +110,15 @@ def test_several_cores_of_one_cache(start):
     assert (of(first), of(second)) == ("0-2,8-10", "4-6,12-14")
 
 
-def test_without_counters_the_driver_refuses_what_the_scheduler_gave_twice(start):
-    """An API server without the feature drops the counters, so that a node and its cores are allocated together."""
+def test_without_counters_no_device_contains_another(start):
+    """An API server without the feature drops the counters, so a node and its cores would be allocated together."""
     driver = start(regular_machine(cores=2), device_mode="partitionable", gates={GATE: False})
-    core, node = driver.prepare(claim(cpus(2))), driver.allocate(claim(cpus(4)))
-    with pytest.raises(NotEnoughCpusError, match=f"CPUs 0,2 are held by claim .*the feature {GATE}"):
-        driver.prepare(node)
-    driver.unprepare(core)
-    assert of(driver.prepare(node)) == "0-3"
-
-
-def test_devices_that_contain_each_other_are_never_prepared_at_the_same_time(start):
-    driver = start(regular_machine(cores=4, l3_caches=2), device_mode="partitionable", gates={GATE: False})
-    for _ in range(5):
-        node, cache, core = (driver.allocate(claim(cpus(amount))) for amount in (8, 4, 2))
-        answers = at_the_same_time(driver, [node, cache, core])
-        (done,) = [answer for answer in answers if isinstance(answer, PreparedClaim)]
-        assert [type(answer) for answer in answers if answer is not done] == [NotEnoughCpusError] * 2
-        assert list(held(driver)) == [done.ref.uid]
-        for prepared in (node, cache, core):
-            driver.unprepare(prepared)
-        driver.assert_clean()
+    cores = [driver.prepare(claim(cpus(2))) for _ in range(2)]
+    assert sorted(map(of, cores)) == ["0,2", "1,3"]
+    for core in cores:
+        driver.unprepare(core)
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(cpus(4)))
 
 
 def test_a_kill_at_every_write_leaves_nothing_of_a_partition(start):
