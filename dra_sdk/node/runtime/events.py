@@ -49,6 +49,7 @@ Reason = Literal[
     "DeviceUnhealthy",
     "DevicesNotDiscovered",
     "DevicesNotPublished",
+    "ForeignSlice",
     "StateFileUnreadable",
     "UndoStepRefused",
 ]
