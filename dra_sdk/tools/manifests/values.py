@@ -63,10 +63,13 @@ class DeviceClassValues(_ChartPart):
 
 
 class MountValues(_ChartPart):
-    """A file or directory of the host that the pod has at the same path."""
+    """A file or directory of the host that the pod has."""
 
     path: Annotated[str, StringConstraints(pattern=r"^[^{}]+$")] = Field(
         description="the absolute path, or one below kubeletDir"
+    )
+    mount_path: Annotated[str, StringConstraints(pattern=r"^(/[^{}]*)?$")] = Field(
+        "", description="where the pod has it; empty: at the same path"
     )
     access: Access = Field("ReadOnly", description="ReadOnly or ReadWrite")
     type: HostPathType = Field("Directory", description="type of a hostPath volume")

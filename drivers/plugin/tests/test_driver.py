@@ -158,6 +158,11 @@ def test_links_are_followed_and_a_directory_stands_for_its_devices(
         ),
         ({"devices": [device("/dev/loop")]}, "too many levels of symbolic links"),
         ({"mounts": [wire.Mount(host_path="/", container_path="/host")]}, "host path / is not below /dev"),
+        ({"devices": [device("/dev/none")]}, "host path /dev/none is not there, or the bridge's pod does not have it"),
+        (
+            {"mounts": [wire.Mount(host_path="/dev/none", container_path="/x")]},
+            "/dev/none is not there, or the bridge's",
+        ),
     ],
 )
 def test_a_path_of_the_host_that_is_not_allowed_is_refused(

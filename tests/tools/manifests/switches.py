@@ -57,7 +57,7 @@ SWITCHES: dict[str, JSON] = {
                 "hostRoot": "ReadWrite",
                 "hostPaths": [
                     {"path": "/sys/lamps", "access": "ReadWrite"},
-                    {"path": "/dev/lamp", "type": "CharDevice"},
+                    {"path": "/dev/lamp", "type": "CharDevice", "mountPath": "/host/dev/lamp"},
                 ],
                 "capabilities": ["SYS_ADMIN"],
                 "hostPID": True,

@@ -31,7 +31,7 @@ SHARED = {
     "cpu": {*NRI, "/var/lib/kubelet/cpu_manager_state"},
     "memory": NRI,
     "gpu": {"/"},
-    "device-plugin": {"/", PLUGINS},
+    "device-plugin": {"/dev", "/sys", "/proc/sys/kernel/random/boot_id", PLUGINS},
 }
 """What a driver's pod sees of the host, apart from its own directories and those of CDI."""
 METRIC = re.compile(r"dra_sdk_[a-z_]+")
@@ -162,6 +162,16 @@ def test_another_directory_of_the_kubelet_moves_everything() -> None:
     assert 'hostPath: {path: "/data/kubelet/cpu_manager_state", type: File}' in cpu.text
 
 
+@pytest.mark.parametrize("key", DRIVERS)
+def test_what_a_pod_only_reads_it_cannot_write_to_below_either(key: str) -> None:
+    """A read-only mount leaves those below it writable: for root, `/sys/fs/cgroup` below `/sys`."""
+    mounts = [mount for mount in container(key)["volumeMounts"] if mount["name"].startswith("host-")]
+    assert {mount.get("recursiveReadOnly") for mount in mounts if mount.get("readOnly")} <= {"IfPossible"}
+    assert all(
+        mount["mountPath"].startswith("/host/") for mount in mounts if key == "device-plugin" and "readOnly" in mount
+    )
+
+
 def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
     spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
     paths = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
@@ -212,7 +222,7 @@ def test_a_pod_is_privileged_only_for_the_features_that_need_it(key: str, env: J
         added = {"add": ["SYS_CHROOT"]} if key == "gpu" else {}
         assert context["capabilities"] == {"drop": ["ALL"], **added}
         assert context["allowPrivilegeEscalation"] is False
-        assert pod(key, env=env).get("hostPID", False) is (key in {"cpu", "memory"})
+        assert "hostPID" not in pod(key, env=env)
 
 
 def test_on_the_hosts_network_the_old_pod_goes_first() -> None:
