@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
+from dra_sdk.model.class_fields import CLASS_ONLY, unknown
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.tools.configuration.rules import ConfigRules
@@ -101,6 +102,11 @@ def config_policy(info: DriverInfo) -> list[JSON]:
             _validation(info, variable, check.expression, f"{config.kind}: {check.message}")
             for check in checks.fields(kind, "c", ())
         ]
+        validations += [
+            _validation(info, variable, _of_class_or_absent(path), f"{config.kind}: {path} {CLASS_ONLY}")
+            for path in info.class_only
+            if not unknown([config], [path])
+        ]
         if config.cel_rules:
             _check_rules(config)
             subjects = f"variables.{variable}.map(c, {subject(schema, kind, 'c')})"
@@ -110,6 +116,16 @@ def config_policy(info: DriverInfo) -> list[JSON]:
                 for rule in config.cel_rules
             ]
     return _objects(f"dra-config-{info.name}", variables, validations)
+
+
+def _of_class_or_absent(path: str) -> str:
+    """Return CEL that is true if the object is a DeviceClass, or the configuration `c` has no value at a path."""
+    values, parts = "c", []
+    for name in path.split("."):
+        values, owner = f"{values}[{literal(name)}]", values
+        parts += [f"type({owner}) == map", f"{literal(name)} in {owner}"]
+    present = " && ".join([*parts, f"type({values}) != null_type"])
+    return f"!has(variables.spec.devices) || !({present})"  # a claim has them, a DeviceClass has none
 
 
 def _check_rules(config: type[OpaqueConfig]) -> None:
