@@ -5,6 +5,9 @@ They need no node: an account acts on a node by a token that is bound to it.
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,12 +19,16 @@ from dra_sdk.errors import ApiError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.model import JSON
 from dra_sdk.node.slices.foreign import ForeignSlice, ForeignSlices
+from dra_sdk.tools.configuration.policy import config_policy
 from dra_sdk.tools.manifests import Chart
 from tests.cluster.features import MINOR, VERSION
 from tests.cluster.harness import pki
 from tests.cluster.harness.control_plane import ControlPlane, ControlPlaneSettings, control_plane
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import poll
+from tests.tools.configuration.shapes import NAME as SHAPES
+from tests.tools.configuration.shapes import RIGHT, ShapeDriver, entry, shape
+from tests.tools.configuration.shapes import VERSION as VERSION_OF_SHAPES
 
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -75,6 +82,18 @@ class Plane:
         file = self._folder / f"{node}.kubeconfig"
         file.write_text(pki.kubeconfig(self._plane.server, self._plane.authority.certificate("ca"), user))
         return self._connect(file)
+
+    def impersonated(self, collection: str, content: JSON) -> str:
+        """Returns what the server says to the creation of an object by somebody who may act as the account."""
+        head = {"Content-Type": "application/json", "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:dra-{KEY}"}
+        asked = urllib.request.Request(f"{self._plane.server}{collection}", json.dumps(content).encode(), head)
+        trust = urllib.request.HTTPSHandler(context=self._plane.api.trust)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({}), trust).open(asked) as answer:
+                return str(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return str(json.loads(error.read())["message"])
 
     def _connect(self, kubeconfig: Path) -> KubeClient:
         client = KubeClient.connect(kubeconfig)
@@ -148,6 +167,10 @@ def test_a_forged_slice_is_neither_created_nor_changed_nor_deleted(plane: Plane,
         plane.admin.delete(f"{SLICES}/forged")
 
 
+def test_who_acts_as_the_account_without_a_node_gets_the_sentence(plane: Plane) -> None:
+    assert "the driver's token names no node; it must come from a pod" in plane.impersonated(SLICES, slice_of(OURS))
+
+
 def test_the_driver_of_the_node_reports_a_forged_slice_in_its_pool(plane: Plane) -> None:
     plane.admin.create(SLICES, slice_of(THEIRS, OURS))
     try:
@@ -158,6 +181,43 @@ def test_the_driver_of_the_node_reports_a_forged_slice_in_its_pool(plane: Plane)
         assert reported == [ForeignSlice("forged", THEIRS, OURS)]
     finally:
         plane.admin.delete(f"{SLICES}/forged")
+
+
+# -- configuration
+
+
+def test_every_wrong_field_of_a_configuration_is_named_at_once(plane: Plane) -> None:
+    """The server answers with one validation that fails, so each tells of all."""
+    objects = config_policy(ShapeDriver().dra_driver_info())
+    wrong = shape(small=0, on="perhaps", smal=1, colr="x", part={"width": 0, "hight": 3})
+
+    def said(*configs: JSON) -> str:
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}], "config": list(configs)}}
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "wrong"}}
+        return refusal(lambda: plane.admin.create(f"{CLAIMS}?dryRun=All", {**head, "spec": spec}))
+
+    for item in objects:
+        plane.admin.create(PATHS[item["kind"]], item)
+    try:
+        assert poll(lambda: said(entry(wrong)))
+        assert said(entry(RIGHT[1])) == ""
+        message = said(entry(wrong), entry({"apiVersion": VERSION_OF_SHAPES, "kind": "Strict"}))
+        for part in (
+            f"configuration of driver {SHAPES}: Shape: unknown field; known: small,",
+            "Shape: small must be an integer",
+            "Shape: on must be true or false",
+            "Shape: part.width must be an integer",
+            "Shape: part has an unknown field",
+            "Strict: size is required",
+            "smal",
+            "colr",
+            "hight",
+        ):
+            assert part in message
+        assert "ratio must" not in message
+    finally:
+        for item in objects:
+            plane.admin.delete(f"{PATHS[item['kind']]}/{item['metadata']['name']}")
 
 
 # -- the status of claims
