@@ -112,6 +112,18 @@ def test_annotations_are_told_because_cdi_has_none(driver: DriverHarness, plugin
     assert status["conditions"][0]["message"].endswith("because CDI has none: vendor.com/mode=fast")
 
 
+def test_without_the_hosts_sys_no_pci_function_is_known_and_nothing_else_is_lost(
+    driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
+) -> None:
+    """What the mount of `/sys` in the bridge's pod is for."""
+    dra_node.device_node("/dev/vfio/40")
+    driver.unprepare(prepared_with(driver, plugin, devices=[device("/dev/vfio/40")]))
+    driver.discover()
+    known = {key for device in driver.devices.values() for key in device.attributes}
+    assert "resource" in known
+    assert not [key for key in known if key.startswith("resource.kubernetes.io/")]
+
+
 def test_device_nodes_tell_the_pci_function_of_a_device_for_good(
     driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
 ) -> None:
