@@ -101,7 +101,9 @@ class Build:
         text = (self.folder / "Containerfile").read_text()
         self._install.mkdir(exist_ok=True)
         (sources,) = re.findall(r"^COPY (.*) /install/$", text, re.MULTILINE)
+        in_context = (self.folder / ".dockerignore").read_text().splitlines()
         for source in sources.split():
+            assert f"!{source.partition('/')[0]}" in in_context
             path = self.folder / source
             for file in path.iterdir() if path.is_dir() else [path]:
                 (self._install / file.name).write_bytes(file.read_bytes())
