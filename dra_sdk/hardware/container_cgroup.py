@@ -4,7 +4,9 @@ A container runtime states the cgroup as the OCI runtime specification has it: `
 `kubepods-pod1.slice:cri-containerd:abc` for systemd, which is the scope `cri-containerd-abc.scope` in that slice. A
 slice alone, such as that of a pod, is a cgroup too.
 
-The host's hierarchies are those that its first process sees mounted, as in `dra_sdk.hardware.cgroups`.
+The host's hierarchies are where systemd and container runtimes have them, in `/sys/fs/cgroup`. In a pod, that is a
+mount of the host's: its own is the cgroup of its own container, in which no other container is.
+
 Source: cgroups(7); cpuset(7); Documentation/admin-guide/cgroup-v2.rst; systemd.slice(5); OCI runtime specification.
 """
 
@@ -15,19 +17,52 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import format_cpuset
-from dra_sdk.hardware.host import read_text
-from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.host import read_optional, read_text
 from dra_sdk.model.container import ContainerResources
 from dra_sdk.model.driver import Host
 
+ROOT: Final = "/sys/fs/cgroup"
+"""Where a host has its hierarchies."""
+_CONTROLLERS: Final = "cgroup.controllers"
 _SLICE: Final = ".slice"
 _SYSTEMD_PARTS: Final = 3  # slice:prefix:name
 _GONE: Final = frozenset({errno.ENOENT, errno.ENODEV})
 _NO_LIMIT: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A hierarchy of cgroups of a host.
+
+    root: its root.
+    is_v2: whether it is that of cgroup v2.
+    """
+
+    root: Path
+    is_v2: bool
+
+    @classmethod
+    def find(cls, host: Host, controller: str) -> Self | None:
+        """Return the hierarchy that has a controller; None without it. HardwareError if there are no hierarchies.
+
+        With cgroup v1 each controller has one, or several as in `cpu,cpuacct`; cgroup v2 may stand beside them.
+        """
+        root = host.sys / "fs/cgroup"
+        if (root / _CONTROLLERS).exists():
+            return cls(root, True)
+        directories = sorted(root.iterdir()) if root.is_dir() else []
+        if not directories:
+            raise HardwareError(f"{root} has no hierarchies of cgroups: mount the host's {ROOT} into the driver")
+        found = next((path for path in directories if controller in path.name.split(",")), None)
+        if found is not None:
+            return cls(found, False)
+        unified = root / "unified"
+        has_it = controller in (read_optional(read_text, unified / _CONTROLLERS) or "").split()
+        return cls(unified, True) if has_it else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +91,30 @@ class ContainerCgroup:
         """Change these resources of the container; False if it has no cgroup: it has gone, or has not started.
 
         Raises HardwareError with the file and the reason if the kernel refuses a value, if the host does not show the
-        hierarchy of a controller, or if the path leads out of the hierarchy.
+        hierarchy of a controller or the cgroups of pods in it, or if the path leads out of the hierarchy.
         """
-        if ".." in self.below_root.split("/") or not self.below_root:
-            raise HardwareError(f"{self.path!r} is not the cgroup of a container")
         for controller, of_v1, of_v2, value in _values(resources):
-            root, is_v2 = self._hierarchy(controller)
-            directory = root / self.below_root
+            hierarchy = Hierarchy.find(self.host, controller)
+            if hierarchy is None:
+                raise HardwareError(f"{self.host.sys}/fs/cgroup has no hierarchy with the controller {controller}")
+            directory = self.directory(hierarchy)
             if not directory.is_dir():
                 return False
-            _write(directory / (of_v2 if is_v2 else of_v1), value if is_v2 or value != "max" else str(_NO_LIMIT))
+            name, text = (of_v2, value) if hierarchy.is_v2 else (of_v1, str(_NO_LIMIT) if value == "max" else value)
+            _write(directory / name, text)
         return True
 
-    def _hierarchy(self, controller: str) -> tuple[Path, bool]:
-        """Return the root of the hierarchy that has a controller, and whether it is that of cgroup v2."""
-        mounts = self.host.proc / "1/mounts"
-        unified = None
-        for line in read_text(mounts).splitlines():
-            _, place, kind, options, *_ = line.split()
-            if kind == "cgroup" and controller in options.split(","):
-                return self._local(place), False
-            if kind == "cgroup2":
-                unified = unified or self._local(place)
-        if unified is None:
-            raise HardwareError(f"{mounts} shows no cgroup hierarchy with the controller {controller}")
-        return unified, True
+    def directory(self, hierarchy: Hierarchy) -> Path:
+        """Return its directory in a hierarchy, whether it is there or not.
 
-    def _local(self, place: str) -> Path:
-        return Path(place) if self.host.root == Path("/") else follow(self.host.root, place)
+        HardwareError if it would be outside, or if not even the cgroup that has those of all pods is there.
+        """
+        first, *others = parts = self.below_root.split("/")
+        if ".." in parts or not self.below_root:
+            raise HardwareError(f"{self.path!r} is not the cgroup of a container or pod")
+        if others and not (hierarchy.root / first).is_dir():
+            raise HardwareError(f"{hierarchy.root} has no {first}: mount the host's {ROOT} into the driver")
+        return hierarchy.root / self.below_root
 
 
 def _values(resources: ContainerResources) -> Iterator[tuple[str, str, str, str]]:

@@ -52,6 +52,7 @@ class ApiRequest(NamedTuple):
     body: the object to send.
     content_type: the media type of the body.
     subject: the object as errors name it; by default that of `path`.
+    accept: the media type of the answer.
     timeout: seconds for the whole answer, if less than `ApiTimeouts.answer`.
     """
 
@@ -62,6 +63,7 @@ class ApiRequest(NamedTuple):
     body: JSON | None = None
     content_type: str = "application/json"
     subject: str = ""
+    accept: str = "application/json"
     timeout: float = float("inf")
 
     @property
@@ -95,7 +97,7 @@ class Transport:
         self._observe = observe
         self._log_in = log_in
         self._source = source
-        self._headers = {"User-Agent": agent, "Accept": "application/json"}
+        self._headers = {"User-Agent": agent}
         self._timeouts = timeouts
         self._lock = Lock()
         self._logged_in_at = float("-inf")
@@ -167,7 +169,7 @@ class Transport:
         return response, body
 
     def _encoded(self, session: Session, request: ApiRequest) -> HttpRequest:
-        headers, content = dict(self._headers), None
+        headers, content = {**self._headers, "Accept": request.accept}, None
         if request.body is not None:
             content = json.dumps(request.body, separators=(",", ":"), allow_nan=False).encode()
             headers["Content-Type"] = request.content_type

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dra_sdk.model.class_fields import unknown
 from dra_sdk.model.config import OpaqueConfig
 
 
@@ -27,6 +28,8 @@ class DriverInfo:
         patterns: `/sys/class/fpga/*`.
     nri: True: the driver is a plugin of the container runtime (NRI) even without hooks about pods and containers, so
         that `ContainerEdits.env_lists` are joined for each container. Its pod needs the runtime's socket.
+    class_only: fields of configuration that only a DeviceClass may set, as paths such as `vf.vlan`. A claim that sets
+        one is refused, and what the DeviceClass sets holds for every claim. ValueError if `configs` have no such field.
     """
 
     name: str
@@ -36,9 +39,12 @@ class DriverInfo:
     volatile: bool = False
     capture: Sequence[str] = ()
     nri: bool = False
+    class_only: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Fill in the default CDI kind."""
+        """Fill in the default CDI kind; check `class_only`."""
+        if wrong := unknown(self.configs, self.class_only):
+            raise ValueError(f"class_only of driver {self.name}: no configuration class has {', '.join(wrong)}")
         if not self.cdi_kind:
             short = len(str(self.name)) == 1  # containerd 2.1 crashes on a vendor of one character
             vendor = f"dra.{self.name}" if short else self.name

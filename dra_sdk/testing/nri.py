@@ -30,7 +30,7 @@ from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 WAIT_SECONDS: Final = 30.0
 _CGROUPS: Final = "/sys/fs/cgroup"
-_MOUNTS: Final = "/proc/1/mounts"
+_CONTROLLERS: Final = f"{_CGROUPS}/cgroup.controllers"
 _REQUEST_TIMEOUT: Final = 20.0  # seconds: a test's machine may be busy
 
 
@@ -50,8 +50,8 @@ class FakeRuntime:
         )
         self._plugins: list[DriverPlugin] = []
         self._numbers = itertools.count(1)
-        if not node.path(_MOUNTS).exists():
-            node.file(_MOUNTS, f"cgroup2 {_CGROUPS} cgroup2 rw 0 0\n")
+        if not node.path(_CONTROLLERS).exists():
+            node.file(_CONTROLLERS, "cpuset cpu hugetlb\n")
 
     def connect(self, plugin: DriverPlugin) -> None:
         """Start a plugin and wait until it is synchronized."""

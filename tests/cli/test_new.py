@@ -152,7 +152,7 @@ def test_names_follow_from_the_name_and_the_domain(bake: Bake, run: Run) -> None
     bake("file", "other", "--driver-name", "dra.pizza")
     done = run("new", "third")
     assert done.out == (
-        "wrote 14 files into third: driver third.example.com. Now type:\n"
+        "wrote 19 files into third: driver third.example.com. Now type:\n"
         "  cd third\n  pip install --no-index --no-deps --no-build-isolation -e .\n  pytest\n"
     )
 

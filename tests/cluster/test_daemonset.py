@@ -10,19 +10,23 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
 
 from dra_sdk.cli.main import main
+from dra_sdk.tools.manifests import Chart
 from tests.cluster.deployed import NAMESPACE, release, runnable
 from tests.cluster.driver_process import ROOT
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.image import BUSYBOX
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
-from tests.cluster.pods import allocated, claim_of, cpus_of
+from tests.cluster.pods import allocated, claim_of, cpus_of, wait_failure
+from tests.cluster.test_cpu_pinning import ALL, delete, run_claiming, run_unclaimed, wait_cpus
+from tests.cluster.test_device_plugin import Plugin
 from tests.template.virtual_environment import pip
 
 JSON = dict[str, Any]
@@ -100,6 +104,63 @@ def test_the_cpu_driver_serves_pods_and_is_replaced_without_a_gap(cluster: Clust
     cluster.kubectl("delete", "pod", "user", "--wait=true")
     assert not list(cluster.cdi_dir.glob("*.json"))
     assert "Traceback" not in cluster.kubectl("logs", "--namespace=dra-sdk", second)
+
+
+CGROUPS: JSON = {"path": "/sys/fs/cgroup", "access": "ReadWrite"}
+
+
+@pytest.mark.parametrize("mounts", [[CGROUPS], []], ids=["mounted", "not-mounted"])
+def test_running_containers_get_a_cpu_back_by_the_hosts_cgroups_and_without_its_processes(
+    cluster: Cluster, apply: Any, mounts: list[JSON]
+) -> None:
+    found = driver_objects("cpu", cluster, hostPaths=mounts, env={"DRA_CPU_SHARED_POOL": "optional"})
+    assert "hostPID" not in daemonset(found)["spec"]["template"]["spec"]
+    apply(found)
+    run_unclaimed(cluster, "before")
+    mine = run_claiming(cluster, "mine")
+    wait_cpus(cluster, "before", ALL - mine)  # by what containerd is told while it creates the other container
+    delete(cluster, "mine")
+    cluster.wait_until(lambda: not list(cluster.cdi_dir.glob("*.json")), "the claim is unprepared")
+    if mounts:
+        wait_cpus(cluster, "before", ALL)
+    else:
+        said = "mount the host's /sys/fs/cgroup into the driver"
+        selected = ("logs", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=dra-cpu", "--tail=-1")
+        cluster.wait_until(lambda: said in cluster.kubectl(*selected), "the driver says what it lacks")
+        assert cpus_of(cluster, "before") == ALL - mine
+
+
+def bridge_objects(cluster: Cluster, directory: str, *left_out: str) -> list[JSON]:
+    """Returns the objects of the bridge as the chart has them, with another directory, and without some mounts."""
+    mounts = [
+        mount for mount in Chart().defaults["drivers"]["device-plugin"]["hostPaths"] if mount["path"] not in left_out
+    ]
+    mounts[-1] = {**mounts[-1], "path": directory}
+    env = {"DRA_PLUGIN_DIRECTORY": directory}
+    return driver_objects("device-plugin", cluster, hostPaths=mounts, env=env)
+
+
+@pytest.mark.parametrize("left_out", [[], ["/dev"]], ids=["mounted", "not-mounted"])
+def test_the_bridge_gives_device_nodes_without_the_hosts_root(
+    cluster: Cluster, apply: Any, tmp_path: Path, left_out: list[str]
+) -> None:
+    with TemporaryDirectory(prefix="dra-") as directory:
+        found = bridge_objects(cluster, directory, *left_out)
+        spec = daemonset(found)["spec"]["template"]["spec"]
+        assert "/" not in {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+        apply(found)
+        plugin = Plugin(cluster, Path(directory), tmp_path)
+        try:
+            one = claim("thing", [request("thing", "plugin.dra.dev")])
+            cluster.apply(one, pod_with("user", one, command="ls /dev; sleep 1000 & wait"))
+            if left_out:
+                wait_failure(cluster, "user", "is not there, or the bridge's pod does not have it below /host")
+            else:
+                cluster.wait_pod("user")
+                assert "thing" in cluster.kubectl("logs", "user")
+            cluster.kubectl("delete", "pods,resourceclaims", "--all", "--wait=true")
+        finally:
+            plugin.end()
 
 
 @pytest.mark.parametrize(

@@ -189,8 +189,8 @@ def refusing() -> list[JSON]:
 
 
 def slice_of(cluster: Cluster, driver: str, name: str) -> JSON:
-    """An empty slice of a driver on the node, in a pool of its own."""
-    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    """An empty slice of a driver on the node, in a pool of its own there."""
+    pool = {"name": f"{cluster.node_name}/{name}", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": driver, "nodeName": cluster.node_name, "pool": pool, "devices": []}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
 

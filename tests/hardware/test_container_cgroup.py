@@ -8,13 +8,11 @@ import pytest
 
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
-from dra_sdk.hardware.container_cgroup import ContainerCgroup
+from dra_sdk.hardware.container_cgroup import ContainerCgroup, Hierarchy
 from dra_sdk.nri import ContainerResources
 
-V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
-V1 = "".join(
-    f"cgroup /sys/fs/cgroup/{name} cgroup rw,{name} 0 0\n" for name in ("cpuset", "cpu,cpuacct", "hugetlb", "memory")
-)
+V2 = ("cgroup.controllers",)
+V1 = tuple(f"{name}/cgroup.procs" for name in ("cpuset", "cpu,cpuacct", "hugetlb", "memory"))
 CGROUPFS = "/kubepods/burstable/pod1/abc"
 SYSTEMD = "kubepods-burstable-pod1.slice:cri-containerd:abc"
 SCOPE = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-abc.scope"
@@ -30,13 +28,11 @@ FILES_V1 = {
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    (tmp_path / "proc/1").mkdir(parents=True)
     return Host(tmp_path)
 
 
-def make(host: Host, mounts: str, *files: str) -> None:
-    (host.proc / "1/mounts").write_text("proc /proc proc rw 0 0\n" + mounts)
-    for name in files:
+def make(host: Host, hierarchies: tuple[str, ...], *files: str) -> None:
+    for name in (*hierarchies, *files):
         file = host.root / "sys/fs/cgroup" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("something longer than the new value\n")
@@ -52,18 +48,17 @@ def test_cgroup_v2(host: Host, path: str, below: str) -> None:
 
 @pytest.mark.parametrize(("path", "below"), [(CGROUPFS, CGROUPFS[1:]), (SYSTEMD, SCOPE)])
 def test_cgroup_v1(host: Host, path: str, below: str) -> None:
-    mounts = V1.replace("cgroup rw,cpu,cpuacct", "cgroup rw,relatime,cpu,cpuacct") + V2.replace("fs/cgroup", "fs/x")
-    make(host, mounts, *(name.format(below) for name in FILES_V1))
+    make(host, (*V1, "unified/cgroup.controllers"), *(name.format(below) for name in FILES_V1))
     assert ContainerCgroup(host, path).write(RESOURCES)
     for name, text in FILES_V1.items():
         assert (host.root / "sys/fs/cgroup" / name.format(below)).read_text() == text
 
 
 @pytest.mark.parametrize(
-    ("mounts", "name", "text"), [(V2, "a/cpu.max", "max"), (V1, "cpu,cpuacct/a/cpu.cfs_quota_us", "-1")]
+    ("hierarchies", "name", "text"), [(V2, "a/cpu.max", "max"), (V1, "cpu,cpuacct/a/cpu.cfs_quota_us", "-1")]
 )
-def test_no_limit(host: Host, mounts: str, name: str, text: str) -> None:
-    make(host, mounts, name)
+def test_no_limit(host: Host, hierarchies: tuple[str, ...], name: str, text: str) -> None:
+    make(host, hierarchies, name)
     assert ContainerCgroup(host, "/a").write(ContainerResources(cpu_quota=-1))
     assert (host.root / "sys/fs/cgroup" / name).read_text() == text
 
@@ -102,9 +97,34 @@ def test_a_file_that_the_cgroup_lacks_is_an_error_that_names_it(host: Host) -> N
 
 
 def test_a_host_without_the_hierarchy(host: Host) -> None:
-    make(host, "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n")
-    with pytest.raises(HardwareError, match="shows no cgroup hierarchy with the controller cpuset"):
+    make(host, ("memory/cgroup.procs",))
+    with pytest.raises(HardwareError, match="/sys/fs/cgroup has no hierarchy with the controller cpuset"):
         ContainerCgroup(host, "/a").write(RESOURCES)
+
+
+def test_cgroup_v2_beside_v1_counts_for_its_own_controllers(host: Host) -> None:
+    make(host, (*V1, "unified/cgroup.controllers"), "unified/a/io.max")
+    (host.sys / "fs/cgroup/unified/cgroup.controllers").write_text("io misc\n")
+    assert Hierarchy.find(host, "io") == Hierarchy(host.sys / "fs/cgroup/unified", is_v2=True)
+    assert Hierarchy.find(host, "cpu") == Hierarchy(host.sys / "fs/cgroup/cpu,cpuacct", is_v2=False)
+    assert Hierarchy.find(host, "rdma") is None
+
+
+def test_a_link_of_systemd_is_a_hierarchy_too(host: Host) -> None:
+    make(host, V1, "cpu,cpuacct/a/cpu.cfs_quota_us")
+    (host.sys / "fs/cgroup/cpu").symlink_to("cpu,cpuacct")
+    assert ContainerCgroup(host, "/a").write(ContainerResources(cpu_quota=-1))
+    assert (host.sys / "fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us").read_text() == "-1"
+
+
+def test_without_the_hosts_mount_an_error_says_what_is_missing(host: Host) -> None:
+    with pytest.raises(HardwareError, match="/sys/fs/cgroup has no hierarchies of cgroups: mount the host's"):
+        ContainerCgroup(host, CGROUPFS).write(RESOURCES)
+    make(host, V2, "cpuset.cpus")  # as a container sees its own cgroup
+    with pytest.raises(HardwareError, match="has no kubepods: mount the host's /sys/fs/cgroup into the driver"):
+        ContainerCgroup(host, CGROUPFS).write(RESOURCES)
+    (host.sys / "fs/cgroup/kubepods").mkdir()
+    assert not ContainerCgroup(host, CGROUPFS).write(RESOURCES)  # the container has gone
 
 
 @pytest.mark.parametrize("path", ["", "/", "/../../etc", "../a.slice:x:y"])

@@ -31,8 +31,9 @@ def test_a_new_driver_is_built_installed_and_passes_its_ci(
         return environment.run(line, folder).returncode
 
     steps = yaml.safe_load((folder / ".github/workflows/ci.yaml").read_text())["jobs"]["test"]["steps"]
-    sdk, *lines = [each["run"] for each in steps if "run" in each]
-    assert "wheels/dra_sdk-*.whl" in sdk  # it is installed already
+    others, sdk, *lines = [each["run"] for each in steps if "run" in each]
+    assert "--require-hashes" in others
+    assert sdk == "pip install --no-index wheels/dra_sdk-*.whl"  # it is installed already
     assert lines[0] == INSTALL
     assert {line: status(line) for line in lines} == dict.fromkeys(lines, 0)
     assert {each.name for each in (folder / "reports").iterdir()} == {"tests.xml", "conformance.xml"}

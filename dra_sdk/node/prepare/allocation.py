@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, StateError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import AllocatedDevice, ClaimConfig, ClaimRef, base_request
+from dra_sdk.model.class_fields import CLASS_ONLY, given, inherited
 from dra_sdk.model.config import OpaqueConfig, config_class
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
@@ -33,7 +34,8 @@ log = logging.getLogger(__name__)
 FindDevice = Callable[[str, str], Device | None]
 """Returns a published device by pool and name."""
 Allocated = AllocatedDevice[OpaqueConfig | None]
-_SOURCES: Final = {"FromClass": "the DeviceClass", "FromClaim": "the claim"}  # in the order of precedence
+_CLASS: Final = "FromClass"
+_SOURCES: Final = {_CLASS: "the DeviceClass", "FromClaim": "the claim"}  # in the order of precedence
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +109,25 @@ def resolve_configs(
 ) -> list[list[OpaqueConfig]]:
     """Return the driver's entries that apply to each result, decoded; the last one takes precedence.
 
-    Entries of the class come before those of the claim. An entry without requests applies to all, one for `req` to
-    `req/sub` as well. Entries that match no device are logged. ConfigError names entry, requests, kind and field.
+    Entries of the class come before those of the claim, and what only they may set holds in those of the claim too. An
+    entry without requests applies to all, one for `req` to `req/sub` as well. Entries that match no device are logged.
+    ConfigError names entry, requests, kind and field.
     """
     resolved: list[list[OpaqueConfig]] = [[] for _ in results]
+    of_class: dict[tuple[int, type[OpaqueConfig]], JSON] = {}
     for entry in entries:
         if entry.source not in _SOURCES:
             raise ClaimError(f"a configuration of the claim has source {entry.source!r}, want {' or '.join(_SOURCES)}")
     for label, entry, parameters in _own_entries(info, entries):
         config = _decoded(info, parameters, label)
         matching = [place for place, result in enumerate(results) if _matches(entry, result)]
+        _refuse_class_only(info, entry, parameters, label)
         for place in matching:
-            resolved[place].append(config)
+            which = place, type(config)
+            if entry.source == _CLASS:
+                of_class[which] = parameters
+            merged = inherited(parameters, of_class.get(which, {}), info.class_only)
+            resolved[place].append(config if merged == parameters else _decoded(info, merged, label))
         if not matching:
             log.warning("%s: %s applies to none of its devices", ref, label)
     return resolved
@@ -232,6 +241,11 @@ def _decoded(info: DriverInfo, parameters: Any, label: str) -> OpaqueConfig:
         return config.decode(parameters)
     except ConfigError as error:
         raise ConfigError(f"{label}: {config.kind}: {error}") from error
+
+
+def _refuse_class_only(info: DriverInfo, entry: DeviceAllocationConfiguration, parameters: JSON, label: str) -> None:
+    if entry.source != _CLASS and (wrong := given(parameters, info.class_only)):
+        raise ConfigError(f"{label}: {parameters['kind']}: {', '.join(wrong)} {CLASS_ONLY}")
 
 
 def _device(

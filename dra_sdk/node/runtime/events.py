@@ -50,6 +50,7 @@ Reason = Literal[
     "DeviceUnhealthy",
     "DevicesNotDiscovered",
     "DevicesNotPublished",
+    "ForeignSlice",
     "StateFileUnreadable",
     "UndoStepRefused",
 ]

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from dra_sdk.model.undo import UndoStep
     from dra_sdk.node.health.feed import HealthChange
     from dra_sdk.node.runtime.container_hooks import ContainerHooks
+    from dra_sdk.node.slices.foreign import ForeignSlice
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -241,6 +242,10 @@ class DriverProcess:
             of_pool = f" pool {pool}:" if pool else ""
             self._events.put(NodeEvent(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
 
+    def _report_foreign(self, item: ForeignSlice) -> None:
+        if self._events is not None:
+            self._events.put(NodeEvent("ForeignSlice", f"driver {self.driver.info.name}: {item}"))
+
     def _report_health(self, changes: Sequence[HealthChange]) -> None:
         """Write events: the kubelet writes health into the status of pods, where it is seen too late."""
         if self._events is not None:
@@ -257,7 +262,13 @@ class DriverProcess:
     def _make_publisher(self) -> Publisher:
         unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
         return Publisher(
-            self.driver, self.node, self.settings, self._api.get, unhealthy, failed=self._report_unpublished
+            self.driver,
+            self.node,
+            self.settings,
+            self._api.get,
+            unhealthy,
+            failed=self._report_unpublished,
+            foreign=self._report_foreign,
         )
 
     def _make_dependencies(self) -> Dependencies:

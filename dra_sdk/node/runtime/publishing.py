@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from dra_sdk.kube.api import KubeApi
+from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.feed import HealthChange, HealthFeed, HealthThread
@@ -27,6 +27,7 @@ from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.runtime.discovery import Discovery, Pools, Stage
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.controller import SliceController, log_error
+from dra_sdk.node.slices.foreign import ForeignSlice, ForeignSlices, node_pools
 from dra_sdk.rpc.server import Method
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ class Publisher:
         driver: Driver,
         node: Node,
         settings: Settings,
-        connect: Callable[[], KubeApi],
+        connect: Callable[[], KubeClient],
         store: UnhealthyStore,
         *,
         failed: Callable[[str, BaseException], None] = lambda _pool, _error: None,
+        foreign: Callable[[ForeignSlice], None] = lambda _slice: None,
     ) -> None:
         """`failed` is called with the pool that is not published and the reason; with "" for a discovery that failed,
-        and for a problem with all pools. It must not block.
+        and for a problem with all pools. `foreign` is called with slices of others in its pools. Neither may block.
         """
         self._driver, self._node, self._connect, self._failed = driver.info.name, node.name, connect, failed
         self._registration: Registration | None = None
@@ -110,6 +112,8 @@ class Publisher:
             self._report_pool,
             kubelet_restarted=self._wait_for_kubelet_restart,
         )
+        self._node_pools: frozenset[str] = frozenset()
+        self._foreign = ForeignSlices(self._driver, self._node, connect, lambda: self._node_pools, foreign)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever pools are published; it must not block."""
@@ -125,6 +129,7 @@ class Publisher:
         self.health.start()
         self.discovery.start()
         self.slices.start()
+        self._foreign.start()
 
     def stop(self, timeout: float) -> None:
         """End the threads, each within `timeout` seconds; slices stay published."""
@@ -132,6 +137,7 @@ class Publisher:
             self._registration.end_waits()
         self.health.stop(timeout)
         self.discovery.stop(timeout)
+        self._foreign.stop(timeout)
         self.slices.stop(timeout)
 
     def _overlaid(self, overlay: Overlay, pools: Pools) -> Pools:
@@ -146,6 +152,7 @@ class Publisher:
 
     def _publish(self, pools: Pools) -> None:
         self.health.feed.published.add(pools)
+        self._node_pools = node_pools(pools)
         self.slices.publish(pools)
         for listener in self._listeners:
             listener()
@@ -158,7 +165,7 @@ class Publisher:
         if error is not None:
             self._failed("", error)
 
-    def _connect_when_registered(self) -> KubeApi:
+    def _connect_when_registered(self) -> KubeClient:
         if self._registration and not self._registration.wait_registered(self._published_by - monotonic()):
             log.warning(
                 "the kubelet has not registered driver %s within %g s; its devices are published all the same",

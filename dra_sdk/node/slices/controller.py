@@ -1,7 +1,7 @@
 """Keeps the API server's ResourceSlices equal to what the driver published last.
 
 One thread, `slices`, does all the work; it has one more, `slices-watch-…`, for each watch. Without changes the watch is
-the only traffic; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
+its only traffic; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
 removes them if it does not come back. A slice that somebody else changes or deletes is repaired at once, and
 after a growing delay if that is repeated, but not if it is the kubelet, which deletes all slices of its node when it
 starts. Failed writes are retried with a back-off for each pool.

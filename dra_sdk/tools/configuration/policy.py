@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
+from dra_sdk.model.class_fields import CLASS_ONLY, unknown
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.tools.configuration.rules import ConfigRules
@@ -93,13 +94,20 @@ def config_policy(info: DriverInfo) -> list[JSON]:
     known = " or ".join(f"{version} {kind}" for version, kind in heads)
     any_kind = " || ".join(f"({condition})" for condition in is_kind)
     validations = [_validation(info, "configs", f"{has_head} && ({any_kind})", f"apiVersion and kind must be {known}")]
+    unknown_fields: list[str] = []
     for number, (kind, config) in enumerate(zip(schema.kinds, info.configs, strict=True)):
         variable = f"kind{number}"
         expression = f"variables.configs.filter(c, {has_head} && {is_kind[number]})"
         variables.append({"name": variable, "expression": expression})
+        fields = list(checks.fields(kind, "c", ()))
         validations += [
-            _validation(info, variable, check.expression, f"{config.kind}: {check.message}")
-            for check in checks.fields(kind, "c", ())
+            _validation(info, variable, check.expression, f"{config.kind}: {check.message}") for check in fields
+        ]
+        unknown_fields += [f"variables.{variable}.map(c, {check.unknown})" for check in fields if check.unknown]
+        validations += [
+            _validation(info, variable, _of_class_or_absent(path), f"{config.kind}: {path} {CLASS_ONLY}")
+            for path in info.class_only
+            if not unknown([config], [path])
         ]
         if config.cel_rules:
             _check_rules(config)
@@ -109,7 +117,43 @@ def config_policy(info: DriverInfo) -> list[JSON]:
                 _validation(info, f"self{number}", _closed(rule.rule), f"{config.kind}: {rule.message}", "self")
                 for rule in config.cel_rules
             ]
+    variables += _told_together(info, validations, unknown_fields)
     return _objects(f"dra-config-{info.name}", variables, validations)
+
+
+def _told_together(info: DriverInfo, validations: Sequence[JSON], unknown_fields: Sequence[str]) -> list[JSON]:
+    """Have each validation tell of all that fail, because a server answers with one alone; return what it needs.
+
+    Variables are evaluated once, and each has a limit of its own of what it may cost. A message that is too long, or of
+    which a part has no value, gives way to that of the validation.
+    """
+    head = f"configuration of driver {info.name}: "
+    variables: list[JSON] = []
+    for number, validation in enumerate(validations):
+        told = literal(validation["message"].removeprefix(head))
+        variables.append({"name": f"wrong{number}", "expression": f"{validation['expression']} ? [] : [{told}]"})
+        validation["expression"] = f"size(variables.wrong{number}) == 0"
+    found: list[JSON] = [
+        {"name": f"unknown{number}", "expression": names} for number, names in enumerate(unknown_fields)
+    ]
+    sentences = " + ".join(f"variables.wrong{number}" for number in range(len(validations)))
+    lists = " + ".join(f"variables.unknown{number}" for number in range(len(found))) or "[]"
+    variables += [*found, {"name": "wrong", "expression": sentences}, {"name": "unknown", "expression": lists}]
+    names = 'variables.unknown.filter(names, size(names) > 0).map(names, names.join(", ")).join(", ")'
+    told = f'(variables.unknown.exists(names, size(names) > 0) ? " (unknown: " + {names} + ")" : "")'
+    for validation in validations:
+        validation["messageExpression"] = f'{literal(head)} + variables.wrong.join("; ") + {told}'
+    return variables
+
+
+def _of_class_or_absent(path: str) -> str:
+    """Return CEL that is true if the object is a DeviceClass, or the configuration `c` has no value at a path."""
+    values, parts = "c", []
+    for name in path.split("."):
+        values, owner = f"{values}[{literal(name)}]", values
+        parts += [f"type({owner}) == map", f"{literal(name)} in {owner}"]
+    present = " && ".join([*parts, f"type({values}) != null_type"])
+    return f"!has(variables.spec.devices) || !({present})"  # a claim has them, a DeviceClass has none
 
 
 def _check_rules(config: type[OpaqueConfig]) -> None:
@@ -128,10 +172,12 @@ class _FieldCheck:
 
     expression: CEL that is true if the configuration `c` keeps to it.
     message: the field and what it must be.
+    unknown: CEL of the names that the object should not have; empty if it may have any, or if this is of another kind.
     """
 
     expression: str
     message: str
+    unknown: str = ""
 
 
 class _FieldChecks:
@@ -148,7 +194,8 @@ class _FieldChecks:
         if others is False:
             listed = ", ".join(key for key in properties if path or key not in HEAD) or "none"
             where = f"{at} has an unknown field" if path else "unknown field"
-            yield _FieldCheck(_keys(value, properties), f"{where}; known: {listed}")
+            names = f"{value}.filter(k, !(k in {literal(list(properties))}))"
+            yield _FieldCheck(_keys(value, properties), f"{where}; known: {listed}", names)
         elif isinstance(others, dict):
             yield _FieldCheck(
                 self._others(others, value, properties, len(path)), f"each {at} must be {self.words(others)}"
@@ -170,7 +217,9 @@ class _FieldChecks:
                 is_right += f" || type({inner}) == null_type"
             yield _FieldCheck(f"!({present}) || {is_right}", f"{name} must be an object")
             for check in self.fields(within, inner, (*path, key)):
-                yield _FieldCheck(f"{present} && type({inner}) == map ? ({check.expression}) : true", check.message)
+                there = f"{present} && type({inner}) == map"
+                names = check.unknown and f"({there} ? {check.unknown} : [])"
+                yield _FieldCheck(f"{there} ? ({check.expression}) : true", check.message, names)
 
     def matches(self, schema: JSON, value: str, depth: int = 0) -> str:
         """Return CEL that is true if the value of the expression `value` fits; `depth` makes variables unique."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import DriverLoadError, raised_at
 from dra_sdk.model import JSON
+from dra_sdk.model.class_fields import CLASS_ONLY, given
 from dra_sdk.model.config import OpaqueConfig, config_class, wrong_fields
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.tools.configuration.rules import ConfigRules
@@ -55,7 +56,8 @@ class ConfigReviewer:
                 continue
             path = f"{'.'.join(place)}[{index}].opaque.parameters"
             try:
-                problems += [(_joined(path, field), text) for field, text in self._wrong(info, opaque["parameters"])]
+                wrong = [*self._wrong(info, opaque["parameters"]), *_class_only(info, kind, opaque["parameters"])]
+                problems += [(_joined(path, field), text) for field, text in wrong]
             except Exception as error:  # noqa: BLE001 (the author's code)
                 reason = f"{type(error).__name__}: {error}{raised_at(error)}"
                 warnings.append(f"{path}: not checked, because driver {info.name} failed: {reason}"[:250])
@@ -71,6 +73,11 @@ class ConfigReviewer:
             yield from problems
         elif rules := self._rules.get(config):
             yield from (("", f"{config.kind}.{rule} refuses it: {reason}") for rule, reason in rules.broken(parameters))
+
+
+def _class_only(info: DriverInfo, kind: str, parameters: Any) -> Iterator[Problem]:
+    if kind != "DeviceClass" and isinstance(parameters, dict):
+        yield from ((path, CLASS_ONLY) for path in given(parameters, info.class_only))
 
 
 def _unknown_kind(info: DriverInfo, parameters: JSON) -> str:

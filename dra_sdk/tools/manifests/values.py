@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.config import broken_rule
+from dra_sdk.tools.manifests import driver_settings
 
 JSON = dict[str, Any]
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -28,6 +29,7 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$")]
 Access = Literal["ReadOnly", "ReadWrite"]
 HostPathType = Literal["Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
+Cidr = Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F.:]+/[0-9]{1,3}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -63,13 +65,24 @@ class DeviceClassValues(_ChartPart):
 
 
 class MountValues(_ChartPart):
-    """A file or directory of the host that the pod has at the same path."""
+    """A file or directory of the host that the pod has."""
 
     path: Annotated[str, StringConstraints(pattern=r"^[^{}]+$")] = Field(
         description="the absolute path, or one below kubeletDir"
     )
+    mount_path: Annotated[str, StringConstraints(pattern=r"^(/[^{}]*)?$")] = Field(
+        "", description="where the pod has it; empty: at the same path"
+    )
     access: Access = Field("ReadOnly", description="ReadOnly or ReadWrite")
     type: HostPathType = Field("Directory", description="type of a hostPath volume")
+
+
+class ResourceValues(_ChartPart):
+    """What a container needs and may use, as in a pod."""
+
+    requests: dict[str, str | int | float] = _may_be_left_out("what it needs, by resource, such as `memory: 100Mi`")
+    limits: dict[str, str | int | float] = _may_be_left_out("what it may use")
+    claims: list[JSON] = _may_be_left_out("the pod's claims that it uses")
 
 
 class DriverValues(_ChartPart):
@@ -107,7 +120,7 @@ class DriverValues(_ChartPart):
     tolerations: list[JSON] = _may_be_left_out("as in a pod")
     pod_annotations: dict[str, str] = _may_be_left_out("annotations of the pod")
     pod_labels: dict[str, str] = _may_be_left_out("further labels of the pod")
-    resources: JSON = _may_be_left_out("as in a container")
+    resources: ResourceValues = _may_be_left_out("as in a container")
 
 
 class NamespaceValues(_ChartPart):
@@ -145,7 +158,9 @@ class NetworkPolicy(_ChartPart):
 
     create: bool = Field(description="make it")
     api_server_ports: list[Port] = Field(description="ports on which the API server listens")
-    scraped_from: JSON = Field(description="label selector of the namespaces that may read metrics; empty: all")
+    api_server: list[Cidr] = Field(description="its addresses; empty: any address on these ports")
+    dns: JSON = Field(description="label selector of the namespaces in which DNS runs")
+    scraped_from: JSON = Field(description="label selector of the namespaces that may read metrics; empty: none")
 
 
 class Viewer(_ChartPart):
@@ -189,6 +204,8 @@ def read_values(values: JSON) -> Values:
         for key, driver in chart_values.drivers.items()
         if "driver_name" not in driver.model_fields_set
     ]
+    for key, driver in values["drivers"].items():
+        wrong += driver_settings.problems(key, driver.get("env") or {})
     if wrong:
         raise SettingsError(*wrong)
     return chart_values
@@ -201,6 +218,10 @@ def values_schema() -> JSON:
     entries = schema["properties"]["drivers"]["patternProperties"]
     for pattern, entry in entries.items():
         entries[pattern] = {"allOf": [entry, {"required": ["driverName"]}]}
+    schema["properties"]["drivers"]["properties"] = {
+        key: {"properties": {"env": driver_settings.env_schema(variables)}}
+        for key, variables in driver_settings.known_settings().items()
+    }
     return {"$schema": _DIALECT, "title": "Values of the chart dra-sdk", **schema}
 
 

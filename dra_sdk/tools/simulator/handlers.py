@@ -37,6 +37,7 @@ from dra_sdk.tools.simulator.watch_cache import StoredObject, Watcher
 T = TypeVar("T")
 YAML_TYPE = "application/yaml"
 _PAGES = 64
+_AS_TABLE = "as=Table"
 # In free-form JSON null means something; elsewhere a typed server does not tell null from absent.
 _FREE_FORM = frozenset({"parameters", "data"})
 
@@ -88,7 +89,8 @@ class Handlers:
             metadata["continue"] = self._pages.keep(objects[limit:], version)
             metadata["remainingItemCount"] = len(objects) - limit
             objects = objects[:limit]
-        return ApiResponse(200, _list_body(resource, metadata, objects))
+        body = _table_body if _AS_TABLE in request.accept else _list_body
+        return ApiResponse(200, body(resource, metadata, objects))
 
     def _first_page(self, info: RequestInfo, resource: ResourceType) -> tuple[list[StoredObject], int]:
         selector, wanted = _selector(info, resource), info.number("resourceVersion") or 0
@@ -251,3 +253,18 @@ def _without_nulls_in(value: Any) -> Any:
 def _list_body(resource: ResourceType, metadata: JSON, objects: list[StoredObject]) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(stored.item for stored in objects) + b"]}"
+
+
+def _table_body(resource: ResourceType, metadata: JSON, objects: list[StoredObject]) -> bytes:
+    """Return what a server prints of objects; without the objects themselves, for `includeObject=None`."""
+    table = {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [{"name": name, "type": "string"} for name, _ in resource.columns],
+        "rows": [
+            {"cells": [selectors.field_text(stored.object, path) for _, path in resource.columns], "object": None}
+            for stored in objects
+        ],
+    }
+    return json.dumps(table).encode()

@@ -121,12 +121,14 @@ class ReceivedRequest:
     body: its body, b"" for none.
     content_type: the media type of the body without parameters, "" if the client named none.
     user_agent: the client, "" if it does not say.
+    accept: the media types that the client takes.
     """
 
     info: RequestInfo
     body: bytes = b""
     content_type: str = ""
     user_agent: str = ""
+    accept: str = ""
 
 
 @dataclass(frozen=True)

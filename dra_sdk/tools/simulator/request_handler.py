@@ -213,7 +213,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             raise statuses.too_large(MAX_BODY)
         info = RequestInfo.of(self.service.store.catalog, self.command, self.path)
         content_type = self.headers.get("Content-Type", "").partition(";")[0].strip()
-        return ReceivedRequest(info, body, content_type, self._user_agent)
+        return ReceivedRequest(info, body, content_type, self._user_agent, self.headers.get("Accept", ""))
 
     def _with_faults(self, request: ReceivedRequest) -> ApiResponse | Watcher:
         effects = self.service.faults.hit(request.info)

@@ -35,6 +35,7 @@ class ResourceType:
     returns_deleted: whether delete answers with the object; otherwise with a Status.
     short_names: as kubectl takes them.
     field_selectors: the dotted paths that a field selector may name.
+    columns: what a client that asks for a table gets: the columns and their dotted paths, without the age.
     """
 
     group: str
@@ -48,6 +49,7 @@ class ResourceType:
     returns_deleted: bool = False
     short_names: tuple[str, ...] = ()
     field_selectors: tuple[str, ...] = NAME_AND_NAMESPACE
+    columns: tuple[tuple[str, str], ...] = (("Name", "metadata.name"),)
 
     @property
     def api_version(self) -> str:
@@ -101,6 +103,12 @@ class Catalog:
 _DRA = "resource.k8s.io"
 _FIRST_WITH_POOL_SELECTOR = 37
 _SLICE_SELECTORS = ("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name")
+_SLICE_COLUMNS = (
+    ("Name", "metadata.name"),
+    ("Node", "spec.nodeName"),
+    ("Driver", "spec.driver"),
+    ("Pool", "spec.pool.name"),
+)
 _POD_SELECTORS = (
     "metadata.name",
     "metadata.namespace",
@@ -125,7 +133,13 @@ _dra = partial(ResourceType, _DRA, "v1", returns_deleted=True)
 _core = partial(ResourceType, "", "v1")
 _CATALOG = Catalog(
     (
-        _dra("resourceslices", "ResourceSlice", generation=True, field_selectors=_SLICE_SELECTORS),
+        _dra(
+            "resourceslices",
+            "ResourceSlice",
+            generation=True,
+            field_selectors=_SLICE_SELECTORS,
+            columns=_SLICE_COLUMNS,
+        ),
         _dra("resourceclaims", "ResourceClaim", namespaced=True, status=True),
         _dra("resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True),
         _dra("deviceclasses", "DeviceClass", generation=True),

@@ -33,7 +33,7 @@ class ObjectSelector:
         metadata = obj["metadata"]
         if self.namespace and metadata.get("namespace", "") != self.namespace:
             return False
-        fields = all(term.accepts(_field(obj, term.key)) for term in self.fields)
+        fields = all(term.accepts(field_text(obj, term.key)) for term in self.fields)
         return fields and labels_match(self.labels, metadata.get("labels"))
 
 
@@ -62,7 +62,8 @@ def _unknown(resource: ResourceType, key: str) -> str:
     return f"field label not supported for {resource.api_version}, Kind={resource.kind}: {key}"
 
 
-def _field(obj: JSON, path: str) -> str:
+def field_text(obj: JSON, path: str) -> str:
+    """Return the text of the field at a dotted path; empty if the object has none."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -22,14 +22,13 @@ from typing import Final
 
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, read_text
-from dra_sdk.hardware.container_cgroup import ContainerCgroup
+from dra_sdk.hardware.container_cgroup import ROOT, ContainerCgroup, Hierarchy
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 from dra_sdk.nri import PodSandbox
 
 _NO_LIMIT: Final = "max"
 _UNLIMITED: Final = 1 << 62  # cgroup v1 writes a number of about 2^63
-_CONTROLLERS_OF_V2: Final = "cgroup.controllers"
 _RECORD: Final = "hugepages"
 _SECONDS: Final = 0.5  # a hook about a pod has one second
 
@@ -93,17 +92,13 @@ def _exists(key: str) -> bool:
 
 def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[tuple[Path, int]]:
     """Yield the files that limit the pod, each with the bytes that are claimed of its page size."""
-    root = host.sys / "fs/cgroup"
-    is_v2 = (root / _CONTROLLERS_OF_V2).exists()
-    hierarchy = root if is_v2 else root / "hugetlb"
-    if not is_v2 and root.is_dir() and any(root.iterdir()) and not hierarchy.exists():
-        return  # a kernel without this controller
-    directory = hierarchy / _below_root(host, pod.cgroup_parent)
+    hierarchy = Hierarchy.find(host, "hugetlb")
+    if hierarchy is None:
+        return
+    directory = ContainerCgroup(host, pod.cgroup_parent).directory(hierarchy)
     if not directory.is_dir():
-        raise HardwareError(
-            f"{pod}: its cgroup {directory} is not visible; mount the host's /sys/fs/cgroup into the driver"
-        )
-    last = "max" if is_v2 else "limit_in_bytes"
+        raise HardwareError(f"{pod}: its cgroup {directory} is not visible; mount the host's {ROOT} into the driver")
+    last = "max" if hierarchy.is_v2 else "limit_in_bytes"
     for page_size, size in claimed.items():
         for name in (f"hugetlb.{page_size}.{last}", f"hugetlb.{page_size}.rsvd.{last}"):
             if (directory / name).exists():
@@ -115,11 +110,3 @@ def _read_limit(path: Path) -> float:
     text = read_text(path)
     limit = math.inf if text == _NO_LIMIT else int(text)
     return limit if limit < _UNLIMITED else math.inf
-
-
-def _below_root(host: Host, parent: str) -> str:
-    """Return the path of a pod's cgroup below a hierarchy."""
-    path = ContainerCgroup(host, parent).below_root
-    if not path or ".." in path.split("/"):
-        raise HardwareError(f"cgroup parent {parent!r}: must be a path below the root of the cgroups")
-    return path

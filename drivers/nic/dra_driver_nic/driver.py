@@ -70,7 +70,14 @@ class NicDriver:
 
         A reboot undoes every change of an interface, of a virtual function and of a kernel driver's binding.
         """
-        return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True, volatile=True)
+        return DriverInfo(
+            DRIVER_NAME,
+            configs=[NicConfig],
+            cdi_kind="dra.net/nic",
+            metadata=True,
+            volatile=True,
+            class_only=self._settings.class_only,
+        )
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """Yield every network device that claims may have, also while a pod has it."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dra_sdk import DriverSettings
 from dra_sdk.settings import CommaSeparated, HostPath, KubeletPath, Seconds
 
+CLASS_ONLY: Final = ("cni", "vf.vlan", "vf.qos", "vf.trust", "vf.spoofchk")
+"""What decides in which network a pod is, and as whom it may speak there: a matter of administrators."""
 DeviceMode = Literal["individual", "partitionable"]
 """Whether a physical function that has virtual ones is a device too."""
 
@@ -40,6 +42,11 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
         default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"
     )
+    claim_fields: CommaSeparated = Field(
+        default=(),
+        description="fields that claims may set too, and not DeviceClasses alone, of `cni`, `vf.vlan`, `vf.qos`, "
+        "`vf.trust`, `vf.spoofchk`: each lets users choose their network",
+    )
     cni_conf_dir: HostPath = Field(
         default="/etc/cni/net.d", description="where the CNI networks are that a claim may name"
     )
@@ -52,3 +59,14 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     return_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(
         default=10.0, description="how long to wait for an interface that comes back from a namespace that ended"
     )
+
+    @property
+    def class_only(self) -> list[str]:
+        """The fields of a configuration that claims may not set."""
+        return [field for field in CLASS_ONLY if field not in self.claim_fields]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if wrong := [field for field in self.claim_fields if field not in CLASS_ONLY]:
+            raise ValueError(f"claimFields may have {', '.join(CLASS_ONLY)}, has {', '.join(wrong)}")
+        return self

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from dra_driver_nic import NicDriver, NicSettings
 from dra_driver_nic.network.dhcp import ACK, DISCOVER, NAK, OFFER, REQUEST
+from dra_driver_nic.settings import CLASS_ONLY
 from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 
 from dra_sdk.testing import DriverHarness, FakeNode
@@ -70,7 +71,8 @@ def _wired_networks() -> PrivateNetworks:
 @pytest.fixture
 def nic_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> DriverHarness:
     """Run the driver on these namespaces; veths are devices, but not the ends that stay."""
-    settings = NicSettings(software=("veth", "macvlan"), protect=("wire*",), settle_seconds=0.01)
+    quick = {"settle_seconds": 0.01, "claim_fields": CLASS_ONLY}
+    settings = NicSettings(software=("veth", "macvlan"), protect=("wire*",), **quick)
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, interval=0.05)
     harness: DriverHarness = dra_driver(made, settings=settings)
     return harness

@@ -124,7 +124,7 @@ def test_the_configuration_in_the_readme_is_valid() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
     (template,) = [block for block in map(yaml.safe_load, blocks) if block["kind"] == "ResourceClaimTemplate"]
     (entry,) = template["spec"]["spec"]["devices"]["config"]
-    assert NicConfig.decode(entry["opaque"]["parameters"]).vf is not None
+    assert NicConfig.decode(entry["opaque"]["parameters"]).interface.name == "net1"
 
 
 def test_the_table_of_a_vrf_without_one_is_that_of_dranet() -> None:

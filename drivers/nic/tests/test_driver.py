@@ -12,6 +12,7 @@ import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig, VfConfig
 from dra_driver_nic.network.netlink import LinkEvents
+from dra_driver_nic.settings import CLASS_ONLY
 from dra_driver_nic.testing import PrivateNetworks, write_interface, write_rdma_device
 
 from dra_sdk import DraError, HealthStatus, PermanentError
@@ -52,7 +53,7 @@ def driver(dra_node: FakeNode, dra_driver: Any) -> DriverHarness:
     write_interface(dra_node, "docker0", 10, uevent="DEVTYPE=bridge")
     dra_node.device_node("/dev/vfio/vfio", major=10, minor=196)
     made = partial(NicDriver, effects=dra_node.effects, interval=0.05)
-    harness: DriverHarness = dra_driver(made, settings=NicSettings(settle_seconds=0.01))
+    harness: DriverHarness = dra_driver(made, settings=NicSettings(settle_seconds=0.01, claim_fields=CLASS_ONLY))
     return harness
 
 
@@ -268,6 +269,14 @@ def test_a_pod_gets_its_interface_through_nri_and_the_node_gets_it_back(
 
 
 # -- settings
+
+
+def test_a_claim_may_set_what_decides_its_network_only_if_a_setting_says_so() -> None:
+    assert tuple(NicDriver().dra_driver_info().class_only) == CLASS_ONLY
+    some = NicDriver(NicSettings(claim_fields=("vf.vlan", "vf.qos")))
+    assert some.dra_driver_info().class_only == ["cni", "vf.trust", "vf.spoofchk"]
+    with pytest.raises(ValueError, match=r"claimFields may have cni, .* has vf\.mtu"):
+        NicSettings(claim_fields=("cni", "vf.mtu"))
 
 
 def test_the_readme_has_the_table_of_settings() -> None:

@@ -81,6 +81,8 @@ def container_edits(
             raise CallError(f"{plugin} gave {node.host_path} the permissions {node.permissions!r}, not r, w or m")
     try:
         paths = AllowedPaths(root, allowed)
+        for path in (*(node.host_path for node in answer.devices), *(mount.host_path for mount in answer.mounts)):
+            _check_visible(root, paths.checked(path))
         nodes = [paths.device_nodes(node.host_path, node.container_path, node.permissions) for node in answer.devices]
         mounts = [
             Mount(paths.checked(mount.host_path), mount.container_path, (*_BIND, "ro" if mount.read_only else "rw"))
@@ -90,6 +92,12 @@ def container_edits(
         setting = "setting allowedPaths, DRA_PLUGIN_ALLOWED_PATHS"
         raise PermanentError(f"{plugin} asks for what it may not give: {error} ({setting})") from error
     return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
+
+
+def _check_visible(root: Path, path: str) -> None:
+    """Raise PermanentError for a path that the bridge does not see: links that lead to other places could be in it."""
+    if not (root / path.lstrip("/")).exists():
+        raise PermanentError(f"host path {path} is not there, or the bridge's pod does not have it below {root}")
 
 
 def _preference(claim: Claim[Any], plugin: DevicePlugin, ids: Sequence[str], seconds: float) -> Iterator[str]:

@@ -112,6 +112,18 @@ def test_annotations_are_told_because_cdi_has_none(driver: DriverHarness, plugin
     assert status["conditions"][0]["message"].endswith("because CDI has none: vendor.com/mode=fast")
 
 
+def test_without_the_hosts_sys_no_pci_function_is_known_and_nothing_else_is_lost(
+    driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
+) -> None:
+    """What the mount of `/sys` in the bridge's pod is for."""
+    dra_node.device_node("/dev/vfio/40")
+    driver.unprepare(prepared_with(driver, plugin, devices=[device("/dev/vfio/40")]))
+    driver.discover()
+    known = {key for device in driver.devices.values() for key in device.attributes}
+    assert "resource" in known
+    assert not [key for key in known if key.startswith("resource.kubernetes.io/")]
+
+
 def test_device_nodes_tell_the_pci_function_of_a_device_for_good(
     driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
 ) -> None:
@@ -158,6 +170,11 @@ def test_links_are_followed_and_a_directory_stands_for_its_devices(
         ),
         ({"devices": [device("/dev/loop")]}, "too many levels of symbolic links"),
         ({"mounts": [wire.Mount(host_path="/", container_path="/host")]}, "host path / is not below /dev"),
+        ({"devices": [device("/dev/none")]}, "host path /dev/none is not there, or the bridge's pod does not have it"),
+        (
+            {"mounts": [wire.Mount(host_path="/dev/none", container_path="/x")]},
+            "/dev/none is not there, or the bridge's",
+        ),
     ],
 )
 def test_a_path_of_the_host_that_is_not_allowed_is_refused(

@@ -10,7 +10,7 @@ PACKAGE = {{ cookiecutter.__package | tojson }}
 CLASS = {{ cookiecutter.__class | tojson }}
 DRIVER = {{ cookiecutter.driver_name | tojson }}
 LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-FILES = {"conftest", "deploy", "machine", "test_driver", "tests", "tree", "wheels"}  # of the project
+FILES = {"conftest", "deploy", "locks", "machine", "test_driver", "tests", "tree", "wheels"}  # of the project
 NEEDED = {  # modules of what the project installs; pip knows some of them under another name
     "dra_sdk", "editables", "google", "google_re2", "grpc", "grpcio", "hatchling", "httptools", "import_linter",
     "importlinter", "jinja2", "kubernetes", "mypy", "mypyc", "packaging", "pip", "pluggy", "prometheus_client", "protobuf",

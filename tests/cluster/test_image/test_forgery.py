@@ -26,8 +26,8 @@ def ask(method, path, content=None, kind="application/json"):
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
-def slice(name, driver, node):
-    pool = {"name": "forged", "generation": 1, "resourceSliceCount": 1}
+def slice(name, driver, node, pool=""):
+    pool = {"name": pool or node + "/forged", "generation": 999, "resourceSliceCount": 1}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
             "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "forged"}]}}
 status, listed = ask("GET", slices)
@@ -44,6 +44,7 @@ said = { # its own ones only dry: the driver removes a slice that it has not mad
     "of another driver, changed": ask("PUT", named, theirs),
     "of another driver, deleted": ask("DELETE", named),
     "of another node": ask("POST", slices, slice("forged", "dra.cpu", "elsewhere")),
+    "in the pool of another node": ask("POST", slices, slice("forged", "dra.cpu", node, "elsewhere")),
     "of no node": ask("POST", slices, {**slice("forged", "dra.cpu", node), "spec": {
         "driver": "dra.cpu", "allNodes": True, "pool": {"name": "f", "generation": 1, "resourceSliceCount": 1}}}),
     "status": ask("PATCH", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held/status",
@@ -79,6 +80,7 @@ def test_one_drivers_pod_can_forge_neither_slices_nor_specs_of_another(cluster: 
     assert set(codes.values()) <= {403, 422}, found
     for name in ("of another driver", "of another driver, changed", "of another driver, deleted"):
         assert "driver dra.cpu may not touch ResourceSlices of driver 'dra.memory'" in found[name][1]
+    assert "may not touch ResourceSlices of pool 'elsewhere'" in found["in the pool of another node"][1]
     for name, node in (("of another node", "elsewhere"), ("of no node", "")):
         assert (
             f"the driver on node '{cluster.node_name}' may not touch ResourceSlices of node '{node}'" in found[name][1]

@@ -86,8 +86,8 @@ class Site:
         self.held = [CLAIM]
         self.root = tmp_path
         self.runtime = NriRuntime(tmp_path / "nri.sock", nri_version=nri_version, request_timeout=request_timeout)
-        (tmp_path / "proc/1").mkdir(parents=True)
-        (tmp_path / "proc/1/mounts").write_text("cgroup2 /cgroups cgroup2 rw 0 0\n")
+        (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+        (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu\n")
 
     def claims(self) -> list[HeldClaim]:
         if not self.held:
@@ -338,7 +338,7 @@ def test_an_older_runtime_is_not_asked_but_cgroups_are_written(tmp_path: Path, n
         here.pod()
         here.create("c", f"{VARIABLE}a=x")
         here.runtime.start_container("c")
-        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file = tmp_path / "sys/fs/cgroup/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         file.write_text("0")
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
@@ -355,7 +355,7 @@ def test_a_container_without_a_cgroup_gets_its_cpus_when_it_has_started(tmp_path
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
         connected.updates.claims_changed()
         assert connected.updates.wait_applied(LONG)
-        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file = tmp_path / "sys/fs/cgroup/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         file.write_text("0")
         here.runtime.start_container("c")
@@ -366,7 +366,7 @@ def test_a_cgroup_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     with site(tmp_path, CardDriver(), nri_version="0.12.0") as (here, connected):
         here.pod()
         here.create("c", f"{VARIABLE}a=x")
-        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file = tmp_path / "sys/fs/cgroup/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
         connected.updates.claims_changed()

@@ -227,6 +227,32 @@ def test_a_driver_sees_all_its_entries_also_those_for_no_device() -> None:
     assert claim_configs(LAMPS, []) == ()
 
 
+GUARDED = DriverInfo(LAMPS.name, configs=[Lamp, Lens], class_only=["watts"])
+
+
+def test_what_only_a_class_may_set_is_refused_in_a_claim() -> None:
+    with pytest.raises(ConfigError, match=r"^config\[1\] of the claim: Lamp: watts may be set in a DeviceClass only$"):
+        resolve_configs(GUARDED, REF, [result("r")], [entry("FromClass", 4), entry("FromClaim", 1)])
+    assert resolve_configs(GUARDED, REF, [result("r")], [entry("FromClass", 4)]) == [[Lamp(watts=4)]]
+
+
+def test_what_only_a_class_may_set_holds_for_a_claim_with_a_configuration_of_its_own() -> None:
+    """Otherwise any configuration of the claim, which takes the place of that of the class, would get rid of it."""
+    claimed = read(
+        {"source": "FromClaim", "opaque": {"driver": LAMPS.name, "parameters": {"apiVersion": V1, "kind": "Lamp"}}}
+    )
+    of_class = [entry("FromClass", 4, "r"), entry("FromClass", 0, "r", kind="Lens", focus=7)]
+    resolved = resolve_configs(GUARDED, REF, [result("r"), result("other")], [claimed, *of_class])
+    assert [chain[-1] for chain in resolved] == [Lamp(watts=4), Lamp()]
+
+
+def test_a_driver_whose_class_only_fields_do_not_exist_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"class_only of driver lamp\.example\.com: no configuration class has wats, watts\.x"
+    ):
+        DriverInfo(LAMPS.name, configs=[Lamp, Lens], class_only=["watts", "wats", "watts.x"])
+
+
 def test_kinds_of_one_driver_are_kept_in_order() -> None:
     entries = [entry("FromClaim", 1), entry("FromClass", 0, kind="Lens", focus=7)]
     assert resolve_configs(LAMPS, REF, [result("r")], entries) == [[Lens(focus=7), Lamp(watts=1)]]

@@ -21,6 +21,7 @@ from dra_sdk.cel.parser import parse
 from dra_sdk.errors import ConfigError, SettingsError
 from dra_sdk.loader import load_driver
 from dra_sdk.tools.configuration.policy import config_policy
+from dra_sdk.tools.configuration.review import ConfigReviewer
 from tests.cel.second_opinion import celpy_environment
 from tests.tools.configuration.shapes import (
     NAME,
@@ -35,6 +36,7 @@ from tests.tools.configuration.shapes import (
     ShapeDriver,
     Strict,
     entry,
+    shape,
 )
 
 JSON = dict[str, Any]
@@ -148,6 +150,33 @@ def test_a_wrong_rule_makes_no_policy() -> None:
     with pytest.raises(SettingsError) as caught:
         config_policy(DriverInfo("wrong.example.com", configs=[Wrong]))
     assert str(caught.value) == "Wrong.cel_rules[1]: line 2, column 6: undefined field 'length'"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "refused"),
+    [
+        (shape(), []),
+        (shape(on=True, part=None), []),
+        (shape(small=2), ["small"]),
+        (shape(maybe=None), []),
+        (shape(part={"width": 1, "screw": {"head": "flat"}}, maybe=1), ["maybe", "part.screw.head"]),
+        (shape(part={"width": 1, "screw": {}}), []),
+    ],
+)
+def test_what_only_a_class_may_set_is_refused_in_claims_and_templates(parameters: JSON, refused: list[str]) -> None:
+    info = DriverInfo(NAME, configs=[Shape, Strict], class_only=["small", "maybe", "part.screw.head"])
+    sentences = [f"Shape: {path} may be set in a DeviceClass only" for path in refused]
+    for kind, expected in (("claim", sentences), ("template", sentences), ("class", [])):
+        assert broken(in_place(kind, entry(parameters)), info) == expected
+        reviewed, _ = ConfigReviewer([info]).problems(*reviewable(kind, parameters))
+        paths = [path.partition(".parameters.")[2] for path, _ in reviewed]
+        assert sorted(paths) == sorted(refused if expected else [])
+
+
+def reviewable(kind: str, parameters: JSON) -> tuple[str, JSON]:
+    """The kind of the API, and an object of it with an entry."""
+    name = {"claim": "ResourceClaim", "template": "ResourceClaimTemplate", "class": "DeviceClass"}[kind]
+    return name, in_place(kind, entry(parameters))
 
 
 def test_each_wrong_field_of_each_entry_has_a_sentence() -> None:

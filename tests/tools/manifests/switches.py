@@ -21,6 +21,8 @@ ALL: JSON = {
     "networkPolicy": {
         "create": True,
         "apiServerPorts": [8443],
+        "apiServer": ["10.0.0.5/32", "fd00::5/128"],
+        "dns": {"matchLabels": {"dns": "yes"}, "matchExpressions": None},
         "scrapedFrom": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
     },
     "viewer": {"create": True, "aggregateToView": True},
@@ -57,7 +59,7 @@ SWITCHES: dict[str, JSON] = {
                 "hostRoot": "ReadWrite",
                 "hostPaths": [
                     {"path": "/sys/lamps", "access": "ReadWrite"},
-                    {"path": "/dev/lamp", "type": "CharDevice"},
+                    {"path": "/dev/lamp", "type": "CharDevice", "mountPath": "/host/dev/lamp"},
                 ],
                 "capabilities": ["SYS_ADMIN"],
                 "hostPID": True,
@@ -97,5 +99,6 @@ SWITCHES: dict[str, JSON] = {
     },
     "a priority class": {**cpu(), "priorityClass": {"create": True, "name": "p", "value": 999999999}},
     "another priority class": {**cpu(), "priorityClass": {"name": "p"}},
+    "a network policy by default": {**cpu(), "networkPolicy": {"create": True}},
     "a value is removed": {"drivers": {"gpu": {"enabled": True, "nodeSelector": {"nvidia.com/gpu.present": None}}}},
 }

@@ -20,6 +20,7 @@ from dra_sdk.tools.manifests import CHART, Chart, Values, merge_values, values_s
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.embedded import settings_for
 from tests.tools.manifests.helm import find_helm, helm_objects
+from tests.tools.manifests.schema import settings
 from tests.tools.manifests.switches import ALL, SWITCHES
 
 JSON = dict[str, Any]
@@ -31,7 +32,7 @@ SHARED = {
     "cpu": {*NRI, "/var/lib/kubelet/cpu_manager_state"},
     "memory": NRI,
     "gpu": {"/"},
-    "device-plugin": {"/", PLUGINS},
+    "device-plugin": {"/dev", "/sys", "/proc/sys/kernel/random/boot_id", PLUGINS},
 }
 """What a driver's pod sees of the host, apart from its own directories and those of CDI."""
 METRIC = re.compile(r"dra_sdk_[a-z_]+")
@@ -92,9 +93,49 @@ def fields(values: JSON) -> set[tuple[str, ...]]:
     return paths
 
 
-def test_the_schema_is_that_of_the_classes() -> None:
+def test_the_schema_is_that_of_the_classes_and_the_drivers() -> None:
     """`python -m tests.tools.manifests.schema` writes it."""
+    assert json.loads((CHART / "files/settings.json").read_text()) == settings()
     assert json.loads((CHART / "values.schema.json").read_text()) == values_schema()
+
+
+MISSPELT = [
+    (
+        {"env": {"DRA_CPU_RESERVD_CPUS": "0"}},
+        "env.DRA_CPU_RESERVD_CPUS is no setting of the driver; did you mean DRA_CPU_",
+    ),
+    (
+        {"env": {"DRA_SDK_LOGLEVEL": "info"}},
+        "env.DRA_SDK_LOGLEVEL is no setting of the driver; did you mean DRA_SDK_LOG_",
+    ),
+    ({"env": {"DRA_CPU_NODE_ALLOCATABLE": "maybe"}}, "DRA_CPU_NODE_ALLOCATABLE must be true or false (got 'maybe')"),
+    ({"resources": {"limit": {"memory": "1Gi"}}}, "resources.limit is none that the chart has"),
+]
+
+
+@pytest.mark.parametrize(("fields", "problem"), MISSPELT)
+def test_a_misspelt_setting_of_a_driver_is_refused_by_helm_as_well(fields: JSON, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=re.escape(problem)):
+        Chart().render(on("cpu", **fields))
+    helm = find_helm()
+    if helm is None:
+        pytest.skip("there is no helm: `make helm` builds it")
+    values = tmp_path / "values.yaml"
+    values.write_text(json.dumps(on("cpu", **fields)))
+    done = subprocess.run([helm, "template", CHART, "-f", values], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "values don't meet the specifications of the schema" in done.stderr
+
+
+def test_variables_of_other_programs_are_let_through() -> None:
+    env = {
+        "HTTPS_PROXY": "x",
+        "OTEL_SDK_DISABLED": "true",
+        "DRA_SDK_LOG_LEVEL": "debug",
+        "DRA_CPU_NODE_ALLOCATABLE": "",
+    }
+    assert {"name": "HTTPS_PROXY", "value": "x"} in container("cpu", env=env)["env"]
+    assert container("lamps", driverName="lamps.example.com", env={"DRA_LAMPS": "any"})
 
 
 @pytest.mark.parametrize(
@@ -162,6 +203,16 @@ def test_another_directory_of_the_kubelet_moves_everything() -> None:
     assert 'hostPath: {path: "/data/kubelet/cpu_manager_state", type: File}' in cpu.text
 
 
+@pytest.mark.parametrize("key", DRIVERS)
+def test_what_a_pod_only_reads_it_cannot_write_to_below_either(key: str) -> None:
+    """A read-only mount leaves those below it writable: for root, `/sys/fs/cgroup` below `/sys`."""
+    mounts = [mount for mount in container(key)["volumeMounts"] if mount["name"].startswith("host-")]
+    assert {mount.get("recursiveReadOnly") for mount in mounts if mount.get("readOnly")} <= {"IfPossible"}
+    assert all(
+        mount["mountPath"].startswith("/host/") for mount in mounts if key == "device-plugin" and "readOnly" in mount
+    )
+
+
 def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
     spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
     paths = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
@@ -212,7 +263,7 @@ def test_a_pod_is_privileged_only_for_the_features_that_need_it(key: str, env: J
         added = {"add": ["SYS_CHROOT"]} if key == "gpu" else {}
         assert context["capabilities"] == {"drop": ["ALL"], **added}
         assert context["allowPrivilegeEscalation"] is False
-        assert pod(key, env=env).get("hostPID", False) is (key in {"cpu", "memory"})
+        assert "hostPID" not in pod(key, env=env)
 
 
 def test_on_the_hosts_network_the_old_pod_goes_first() -> None:
@@ -322,6 +373,29 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     ]
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24
+
+
+def test_metrics_are_read_and_addresses_are_reached_only_where_values_say_so() -> None:
+    def policy(**fields: Any) -> JSON:
+        return dict(
+            rendered(on("cpu"), {"networkPolicy": {"create": True, **fields}})["NetworkPolicy", "dra-sdk-drivers"][
+                "spec"
+            ]
+        )
+
+    closed = policy()
+    assert closed["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in closed  # nobody
+    dns, server = closed["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    kube_system = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system"]}
+    assert dns["to"][0] == {"namespaceSelector": {"matchExpressions": [kube_system]}}
+    assert [port["port"] for port in server["ports"]] == [443, 6443]
+    assert "to" not in server  # as the values say: any address
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    opened = policy(scrapedFrom=monitoring, apiServer=["10.0.0.5/32"])
+    assert [rule["from"] for rule in opened["ingress"]] == [[{"namespaceSelector": monitoring}]]
+    assert opened["egress"][1]["to"] == [{"ipBlock": {"cidr": "10.0.0.5/32"}}]
 
 
 def test_monitors_and_policies_select_the_pods_of_the_drivers() -> None:

@@ -92,7 +92,7 @@ def nic_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -
 
 
 def make_driver(node: FakeNode, dra_driver: Any, networks: PrivateNetworks, **named: Any) -> DriverHarness:
-    settings = NicSettings(software=("veth",), protect=("wire*",))
+    settings = NicSettings(software=("veth",), protect=("wire*",), claim_fields=("cni",))
     made = partial(NicDriver, effects=node.effects, open_namespace=networks.open, **named)
     harness: DriverHarness = dra_driver(made, settings=settings)
     return harness

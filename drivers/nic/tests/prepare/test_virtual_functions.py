@@ -13,6 +13,7 @@ from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import VfConfig
 from dra_driver_nic.network.files import FilesNetwork
 from dra_driver_nic.network.links import Link, NetworkError, NetworkSnapshot, VfSettings
+from dra_driver_nic.settings import CLASS_ONLY
 from dra_driver_nic.testing import write_interface
 
 from dra_sdk import PermanentError, RetriableError
@@ -100,7 +101,7 @@ def driver(dra_node: FakeNode, dra_driver: Any, network: PfNetwork) -> DriverHar
     def made(settings: NicSettings) -> NicDriver:
         return NicDriver(settings, effects=dra_node.effects, open_namespace=opened)
 
-    harness: DriverHarness = dra_driver(made, settings=NicSettings())
+    harness: DriverHarness = dra_driver(made, settings=NicSettings(claim_fields=CLASS_ONLY))
     return harness
 
 
