@@ -300,7 +300,7 @@ class Claim(ClaimRef, Generic[ConfigT]):
     configs: all entries of configuration for this driver, those of DeviceClasses first, also those that apply to no
         device. A driver with several kinds can tell a user which entry has no effect.
     reserve: records a JSON object in the journal that needs no undo: what the claim will take. From then on `held` has
-        it for other claims, also for those of another process. HookError after the hook has ended, or if it is not JSON.
+        it for other claims, also for those of another process. HookError after the hook has ended, or if not JSON.
     """
 
     node: Node
