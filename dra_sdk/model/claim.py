@@ -250,7 +250,8 @@ class HeldClaim(ClaimRef):
         attempt to undo it failed half-way.
     rebooted: True if the node was rebooted since it was prepared.
     deadline: how long the kubelet waits for `dra_unprepare`.
-    pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
+    pods: the UIDs of the pods that use it: those that it was reserved for when that was last read
+        (`status.reservedFor`), and those of its PodGroup that have come since.
     undo: in `dra_unprepare`, what became of the steps so far.
     """
 
