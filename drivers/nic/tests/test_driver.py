@@ -208,7 +208,7 @@ def test_admin_access_changes_nothing(driver: DriverHarness) -> None:
 def test_the_claims_status_and_the_metadata_file_name_the_interface(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
-    config = NicConfig(interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",)))
+    config = NicConfig(interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",)), routes=())
     prepared = nic_driver.prepare(claim(NIC0, config=config))
     (status,) = nic_driver.cluster.claims[prepared.ref.uid]["status"]["devices"]
     (mac,) = [link["address"] for link in json.loads(networks.node.ip("-j link show nic0"))]

@@ -231,10 +231,10 @@ def test_variables_of_several_requests_are_joined_without_any_hook(
         assert runtime.wait_plugins(1, LONG)
         cluster.create_class("lamps")
         cluster.create_claim("both", {"a": "lamps", "b": "lamps"})
-        cluster.create_pod("pod", ["both"])
+        uid = cluster.create_pod("pod", ["both"])["metadata"]["uid"]
         cluster.schedule()
         env = cluster.container_spec(cluster.run_pod("pod"))["process"]["env"]
         assert "LAMPS=lamp-1" in env  # by CDI alone the last request wins
-        runtime.run_pod(pb.PodSandbox(id="s", name="pod", uid="u", namespace="default"))
+        runtime.run_pod(pb.PodSandbox(id="s", name="pod", uid=uid, namespace="default"))
         container = pb.Container(id="c", pod_sandbox_id="s", name="main", env=env)
         assert "LAMPS=lamp-0,lamp-1" in runtime.create_container(container).env
