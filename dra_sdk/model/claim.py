@@ -252,7 +252,8 @@ class HeldClaim(ClaimRef):
         attempt to undo it failed half-way.
     rebooted: True if the node was rebooted since it was prepared.
     deadline: how long the kubelet waits for `dra_unprepare`.
-    pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
+    pods: the UIDs of the pods that use it: those that it was reserved for when that was last read
+        (`status.reservedFor`), and those of its PodGroup that have come since.
     damaged: True if its state file cannot be read: it holds its devices, of which only those are known that the file
         still names, without `data`. If not even its name is known, `namespace` and `name` are empty.
     variables: the environment that its CDI spec gives to containers; only of a claim that is not `complete`.

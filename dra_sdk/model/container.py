@@ -61,9 +61,8 @@ class PodSandbox:
     uid: the pod's UID.
     labels: the pod's labels.
     annotations: the pod's annotations.
-    claims: the claims of this driver that the pod uses: those that were reserved for it when they were prepared, and
-        those that its containers use, also after they have ended. A pod that joins a claim which is prepared already is
-        known from its containers only, because the kubelet prepares a claim once on a node.
+    claims: the claims of this driver that the pod uses: those that are reserved for it, and those of its PodGroup once
+        a container uses them. For a pod that joins a claim which is prepared already, the claim is read again.
     cgroup_parent: the cgroup of the pod, as the kubelet states it to the runtime.
     network_namespace: the path of the pod's network namespace; empty if it has the host's.
     report: replaces the status of a device of one of `claims` in the claim's `status.devices`: what `dra_prepare`

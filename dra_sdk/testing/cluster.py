@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.errors import DraError, InvalidObjectError, NotFoundError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import ClaimRef
+from dra_sdk.model.claim import ClaimRef, Deadline
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.gates import PARTITIONS
 from dra_sdk.node.slices.plan import resource_slices, valid_plans
@@ -38,7 +38,11 @@ class NotAllocatedError(DraError):
 
 
 class FakeCluster:
-    """The objects of a cluster with one node and one driver. `claims` has the allocated claims by UID."""
+    """The objects of a cluster with one node and one driver.
+
+    claims: the allocated claims by UID.
+    pods: pods by namespace and name; only those that a test puts here.
+    """
 
     def __init__(self, driver: str, node: FakeNode, version: str, gates: Mapping[str, bool] | None) -> None:
         self._driver, self._node = driver, node
@@ -47,6 +51,7 @@ class FakeCluster:
         self._classes: dict[str, JSON] = {}
         self._status_problems: list[str] = []
         self.claims: dict[str, JSON] = {}
+        self.pods: dict[tuple[str, str], JSON] = {}
         self.add_class(driver, [f'device.driver == "{driver}"'], ())
 
     def add_class(self, name: str, selectors: Sequence[str], config: Sequence[JSON]) -> None:
@@ -114,6 +119,12 @@ class FakeCluster:
         """Add a claim that is already allocated."""
         self.claims[claim["metadata"]["uid"]] = claim
         return claim
+
+    def read_pod(self, namespace: str, name: str, _deadline: Deadline) -> JSON:
+        """Return a pod; NotFoundError if there is none."""
+        if (namespace, name) not in self.pods:
+            raise NotFoundError(f"pods {namespace}/{name} not found", status=404)
+        return self.pods[namespace, name]
 
     def write_device_status(self, ref: ClaimRef, statuses: Sequence[JSON]) -> None:
         """Write a claim's `status.devices`, as the driver reports it; `check_device_status` raises the problems."""

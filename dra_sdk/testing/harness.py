@@ -134,6 +134,7 @@ class DriverHarness:
             files,
             boot_id=self.node.boot_id,
             fetch=self._fetch,
+            fetch_pod=self.cluster.read_pod,
             find_device=lambda pool, name: self._counters(pool).devices.get(name),
             find_counters=self._counters,
             announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
@@ -326,7 +327,8 @@ class DriverHarness:
 
     def _connect(self, runtime: FakeRuntime) -> None:
         options, preparer = ConnectOptions(path=runtime.simulated.path), self._preparer
-        self._nri_plugin = DriverPlugin(self.driver, self._hook_node, preparer.held, options, report=preparer.report)
+        hooks = partial(DriverPlugin, report=preparer.report, admit=preparer.admit)
+        self._nri_plugin = hooks(self.driver, self._hook_node, preparer.held, options)
         runtime.connect(self._nri_plugin)
 
     def _disconnect(self) -> None:

@@ -287,6 +287,10 @@ class Node:
         self.effect("answer", changes=False)
         return found
 
+    def fetch_pod(self, namespace: str, name: str, _deadline: Deadline) -> dict[str, Any]:
+        """There are no pods, and no claim is reserved for a PodGroup."""
+        raise AssertionError(f"pod {namespace}/{name} is read")
+
     def find_device(self, pool: str, name: str) -> Device | None:
         """What was discovered."""
         return Device(name) if pool == POOL and name in LAMPS and name not in self.unplugged else None
@@ -323,6 +327,7 @@ class Node:
             store=store,
             cdi=CdiSpecs(self.cdi, driver.info.cdi_kind, DRIVER, disk),
             fetch=self.fetch,
+            fetch_pod=self.fetch_pod,
             find_device=self.find_device,
             boot_id=self.boot_id,
             locks=process.locks,

@@ -98,8 +98,9 @@ def test_by_nri_the_variable_has_the_devices_of_two_requests_two_claims_and_two_
     cards, chips = harness(JoinedCards, dra_node), harness(Chips, dra_node)
     with cards.nri(version) as runtime, chips.nri(runtime=runtime):
         used = {"main": ["a", "b"], "only-a": ["a"]}
-        both = cards.prepare(claim(request("a", count=2), request("b")), containers=used)
-        second, third = cards.prepare(claim(request("c"))), chips.prepare(claim(request("d", count=2)))
+        both = cards.prepare(claim(request("a", count=2), request("b")), containers=used, pod="p")
+        second = cards.prepare(claim(request("c")), pod="p")
+        third = chips.prepare(claim(request("d", count=2)), pod="p")
         pod = runtime.run_pod(both, second, third)
         alone = runtime.create_container(both, pod=pod, name="only-a")
         assert alone.env[VARIABLE] == "0,1"
@@ -113,7 +114,7 @@ def test_by_nri_the_variable_has_the_devices_of_two_requests_two_claims_and_two_
 def test_a_driver_with_nri_joins_with_what_one_without_has_set(dra_node: FakeNode) -> None:
     cards, chips = harness(JoinedCards, dra_node), harness(SilentChips, dra_node)
     with cards.nri() as runtime:
-        mine, other = cards.prepare(claim(request(count=2))), chips.prepare(claim())
+        mine, other = cards.prepare(claim(request(count=2)), pod="p"), chips.prepare(claim(), pod="p")
         assert runtime.create_container(mine, other).env[VARIABLE] == "chip0,0,1"
         assert runtime.create_container(other, mine).env[VARIABLE] == "0,1"  # by CDI the last one won before
 

@@ -152,6 +152,8 @@ class ContainerUpdates:
                 self._requested, self._applying = False, True
             try:
                 self._apply()
+                if self._table.admit_running():
+                    self.request()
             except BaseException:
                 self.request()
                 raise

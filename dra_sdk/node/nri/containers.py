@@ -2,21 +2,22 @@
 
 Runtimes before NRI 0.10 do not say which CDI devices a container has. So the SDK puts a variable into the containers of
 each request, `DRA_CLAIM_<driver>_<claim's UID>_<request>`, and finds the claims of a container by its variables. Names
-of drivers and requests have no underscore. A pod can use only claims of its own namespace, so a variable that somebody
-wrote into another namespace's pod has no effect.
+of drivers and requests have no underscore. Anybody can write such a variable into a pod, so a claim counts for a pod
+only if the claim is reserved for it; where that is not known yet, the claim is read again (`Preparer.admit`).
 
 Source: containerd/nri pkg/api/api.proto.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import RLock
 from typing import Any, Final
 
-from dra_sdk.errors import ClaimError, NriError
+from dra_sdk.errors import ClaimError, DraError, NriError, RetriableError
 from dra_sdk.model.claim import Claim, HeldClaim
 from dra_sdk.model.container import Container, ContainerResources, PodSandbox, Report
 from dra_sdk.model.edits import ContainerEdits
@@ -24,6 +25,7 @@ from dra_sdk.node.files import safe_id
 from dra_sdk.node.nri.messages import resources_of
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
+log = logging.getLogger(__name__)
 _NETWORK: Final = "network"
 _END: Final = "\0"  # no variable contains it
 _SETS: Final = 256  # sets of CPUs that are kept: most containers have the same one
@@ -31,6 +33,13 @@ Requests = Mapping[str, frozenset[str]]
 """The requests that a container uses, by the claim's `safe_id`."""
 Updates = Mapping[str, ContainerResources]
 """Resources that change, by container id."""
+Admit = Callable[[HeldClaim, PodSandbox, Collection[str]], None]
+"""Records that a pod uses a claim, given the UIDs of all pods; ClaimError if not, another error if unknown."""
+
+
+def admit_none(claim: HeldClaim, pod: PodSandbox, _pods: Collection[str]) -> None:
+    """Raise ClaimError: no pod uses a claim but those that it was reserved for when it was prepared."""
+    raise ClaimError(f"{claim} is not reserved for {pod} ({pod.uid})")
 
 
 def claim_variables(driver: str, claim: Claim[Any]) -> dict[str, ContainerEdits]:
@@ -121,6 +130,7 @@ class ContainerTable:
     held: returns all claims that hold devices of the driver; must be quick. Its DraErrors are those of methods that
         return pods or containers with claims.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`).
+    admit: decides whether a pod that is not among a claim's pods uses it.
     """
 
     def __init__(
@@ -128,13 +138,15 @@ class ContainerTable:
         driver: str,
         held: Callable[[], Sequence[HeldClaim]],
         report: Report = lambda _claim, _device, _status: None,
+        admit: Admit = admit_none,
     ) -> None:
-        self._driver, self._held, self._report = driver, held, report
+        self._driver, self._held, self._report, self._admit = driver, held, report, admit
         self._prefix = _prefix(driver)
         self._lock = RLock()
         self._pods: dict[str, PodSandbox] = {}
         self._containers: dict[str, _Known] = {}
         self._ended: dict[str, set[str]] = {}  # the claims that containers used which have ended, by the pod's id
+        self._refused: dict[tuple[str, str], ClaimError] = {}  # by claim and pod, of containers that run nevertheless
 
     # -- what the runtime says
 
@@ -146,7 +158,7 @@ class ContainerTable:
                 container.id: self._known(container, self._pods.get(container.pod_sandbox_id))
                 for container in containers
             }
-            self._ended = {}
+            self._ended, self._refused = {}, {}
             for container in containers:
                 if container.state == pb.CONTAINER_STOPPED:
                     self.remove(container.id)
@@ -230,8 +242,51 @@ class ContainerTable:
         return any(variable.startswith(self._prefix) for variable in message.env)
 
     def is_reserved(self, pod: str) -> bool:
-        """Return whether a claim was reserved for the pod with this UID when it was prepared."""
+        """Return whether a claim is known to be reserved for the pod with this UID."""
         return any(pod in claim.pods for claim in self._held())
+
+    def admit(self, container: Container) -> bool:
+        """Find out whether the pod of a container that is being created uses its claims; False if it was known.
+
+        Raises ClaimError if it does not, another DraError if that is not known.
+        """
+        unknown = [claim for claim in container.claims if container.pod.uid not in claim.pods]
+        for claim in unknown:
+            self._admit(claim, container.pod, self._pod_uids())
+        return bool(unknown)
+
+    def admit_running(self) -> bool:
+        """Find out the same for all containers, and keep in mind which claims do not count. True if there are any new.
+
+        They were created while the driver was away. Until it is known, their claims count. Raises the last DraError of
+        those that are no decision.
+        """
+        refused = False
+        undecided: DraError | None = None
+        for claim, pod in self._unknown():
+            try:
+                self._admit(claim, pod, self._pod_uids())
+            except RetriableError as error:
+                undecided = error
+            except ClaimError as error:
+                log.warning("%s; a container that names it was created without the driver", error)
+                self._refused[safe_id(claim.uid), pod.uid] = error
+                refused = True
+            except DraError as error:
+                undecided = error
+        if undecided is not None:
+            raise undecided
+        return refused
+
+    def admit_pod(self, message: pb.PodSandbox) -> None:
+        """Find out which prepared claims of its namespace a pod uses whose sandbox starts."""
+        pod = self._pod(message)
+        for claim in self._held():
+            if claim.namespace == pod.namespace and pod.uid not in claim.pods and claim.complete:
+                try:
+                    self._admit(claim, pod, self._pod_uids())
+                except DraError as error:  # a container that uses the claim asks again
+                    log.debug("%s", error)
 
     def snapshot(self, only: str = "") -> ContainerSnapshot:
         """Return all claims, and all containers with theirs, or only the one with this id."""
@@ -241,7 +296,7 @@ class ContainerTable:
             of_pods = self._claims_of_pods(claims)
             names = self._containers.keys() & {only} if only else self._containers
             return ContainerSnapshot(
-                held, {name: _with_claims(self._containers[name], claims, of_pods) for name in names}
+                held, {name: self._with_claims(self._containers[name], claims, of_pods) for name in names}
             )
 
     def check(self, container: str, snapshot: ContainerSnapshot) -> Container:
@@ -264,6 +319,8 @@ class ContainerTable:
                     f"{name} uses claim {uid}, whose state file is damaged: `dra-sdk state {self._driver}` shows, "
                     f"repairs or forgets it"
                 )
+            if refusal := self._refused.get((uid, known.container.pod.uid)):
+                raise ClaimError(f"{name}: {refusal}")
             if claim is None or claim.namespace != namespace:
                 raise ClaimError(f"{name} uses claim {uid}, which driver {self._driver} does not hold")
             if not claim.complete or claim.rebooted:
@@ -279,7 +336,7 @@ class ContainerTable:
         claims = _by_id(self._held())
         with self._lock:
             known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
-            return _with_claims(known, claims, self._claims_of_pods(claims))
+            return self._with_claims(known, claims, self._claims_of_pods(claims))
 
     def pod(self, message: pb.PodSandbox) -> PodSandbox:
         """Return a pod with its claims; it need not be in the table."""
@@ -349,35 +406,48 @@ class ContainerTable:
         used = [(known.container.pod, name) for known in self._containers.values() for name in known.requests]
         used += [(self._pods[pod], name) for pod, names in self._ended.items() for name in sorted(names)]
         for user, name in used:
-            if claim_of := _claim(claims, name, user):
+            if claim_of := self._claim(claims, name, user):
                 of_pods.setdefault(user.uid, {})[name] = claim_of
         return {pod: tuple(by_name.values()) for pod, by_name in of_pods.items()}
+
+    def _with_claims(
+        self, known: _Known, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
+    ) -> Container:
+        pod = known.container.pod
+        if not known.requests and pod.uid not in of_pods:
+            return known.container
+        used = []
+        for name, requests in known.requests.items():
+            if claim := self._claim(claims, name, pod):
+                devices = tuple(device for device in claim.devices if device.base_request in requests)
+                used.append(replace(claim, devices=devices))
+        pod = replace(pod, claims=of_pods.get(pod.uid, ()))
+        return replace(known.container, pod=pod, claims=tuple(used))
+
+    def _claim(self, claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
+        """Return the claim that a container of a pod names, unless the pod does not use it."""
+        claim = claims.get(name)
+        if claim is None or (name, pod.uid) in self._refused:
+            return None
+        if claim.damaged and not claim.namespace:  # nobody but the runtime knows whose it is
+            return claim
+        return claim if claim.namespace == pod.namespace else None
+
+    def _unknown(self) -> list[tuple[HeldClaim, PodSandbox]]:
+        """Return the claims that containers name whose pods are not known to use them."""
+        claims = _by_id(self._held())
+        with self._lock:
+            used = [(known.container.pod, name) for known in self._containers.values() for name in known.requests]
+            named = {(name, pod.uid): (self._claim(claims, name, pod), pod) for pod, name in used}
+        return [(claim, pod) for claim, pod in named.values() if claim and claim.complete and pod.uid not in claim.pods]
+
+    def _pod_uids(self) -> set[str]:
+        with self._lock:
+            return {pod.uid for pod in self._pods.values()}
 
 
 def _by_id(held: Iterable[HeldClaim]) -> dict[str, HeldClaim]:
     return {safe_id(claim.uid): claim for claim in held}
-
-
-def _with_claims(
-    known: _Known, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
-) -> Container:
-    pod = known.container.pod
-    if not known.requests and pod.uid not in of_pods:
-        return known.container
-    used = []
-    for name, requests in known.requests.items():
-        if claim := _claim(claims, name, pod):
-            devices = tuple(device for device in claim.devices if device.base_request in requests)
-            used.append(replace(claim, devices=devices))
-    pod = replace(pod, claims=of_pods.get(pod.uid, ()))
-    return replace(known.container, pod=pod, claims=tuple(used))
-
-
-def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
-    claim = claims.get(name)
-    if claim is None or (claim.damaged and not claim.namespace):  # nobody but the runtime knows whose it is
-        return claim
-    return claim if claim.namespace == pod.namespace else None
 
 
 @lru_cache(maxsize=_SETS)

@@ -24,7 +24,7 @@ from dra_sdk.model.container import Container, ContainerAdjustment, ContainerRes
 from dra_sdk.model.driver import Node
 from dra_sdk.model.undo import AT_ONCE, Undo
 from dra_sdk.node.nri.container_updates import ContainerUpdates
-from dra_sdk.node.nri.containers import ContainerSnapshot, ContainerTable, DamagedClaimError
+from dra_sdk.node.nri.containers import Admit, ContainerSnapshot, ContainerTable, DamagedClaimError, admit_none
 from dra_sdk.node.nri.env_lists import joined_variables
 from dra_sdk.node.nri.events import Event, EventCall
 from dra_sdk.node.nri.messages import adjustment_of, resources_of, updates_of
@@ -49,6 +49,7 @@ class DriverPlugin:
     measure: returns a context manager for the handling of an event, by its name.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`), after the event was answered.
     undo: what the claims of a pod that stops are undone with, see `HeldClaim.undo`.
+    admit: decides whether a pod that is not among a claim's pods uses it.
 
     connection: the connection to the runtime.
     updates: what `dra_synchronize` wants.
@@ -65,11 +66,12 @@ class DriverPlugin:
         measure: Measure = lambda _event: nullcontext(),
         report: Report = lambda _claim, _device, _status: None,
         undo: Undo = AT_ONCE,
+        admit: Admit = admit_none,
     ) -> None:
         self._driver, self._node, self._measure, self._undo = driver, node, measure, undo
         self._synchronizes = driver.implements("dra_synchronize")
         self.reports = Reports(report)
-        self._table = ContainerTable(driver.info.name, held, self.reports.add)
+        self._table = ContainerTable(driver.info.name, held, self.reports.add, admit)
         self._sandboxes = Sandboxes(driver, node)
         self.connection = NriPlugin(driver.info.name, self._synchronize, self._subscriptions(), options)
         self.updates = ContainerUpdates(driver, node, self._table, self.connection)
@@ -124,6 +126,8 @@ class DriverPlugin:
 
     def _run_pod(self, request: pb.PodSandboxEvent) -> None:
         self._table.add_pod(request.pod)
+        if not self._sandboxes.is_ready(request.pod.id):
+            self._table.admit_pod(request.pod)
         self._sandboxes.ensure(self._table.pod(request.pod))
 
     def _stop_pod(self, request: pb.PodSandboxEvent) -> None:
@@ -145,6 +149,7 @@ class DriverPlugin:
         with self._measure("Synchronize"):
             self.updates.begin(connected=True)
             self._table.replace(pods, containers)
+            self.updates.request()  # which finds out who uses claims
             self._sandboxes.retain({pod.id for pod in pods})
             try:
                 snapshot = self._table.snapshot()
@@ -173,6 +178,9 @@ class DriverPlugin:
         try:
             snapshot = self._snapshot(name)
             container = self._table.check(name, snapshot)
+            if self._table.admit(container):
+                snapshot = self._snapshot(name)
+                container = self._table.check(name, snapshot)
             self._sandboxes.require(container.pod)
             adjustment, joined = self._adjustment(container, snapshot.held), joined_variables(container)
             wanted = self.updates.wanted(snapshot.changed(name, adjustment.resources), created=name)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, StateError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import AllocatedDevice, ClaimConfig, ClaimRef, base_request
+from dra_sdk.model.claim import AllocatedDevice, ClaimConfig, ClaimRef, Deadline, base_request
 from dra_sdk.model.class_fields import CLASS_ONLY, given, inherited
 from dra_sdk.model.config import OpaqueConfig, config_class
 from dra_sdk.model.device import Device
@@ -31,6 +31,8 @@ from dra_sdk.wire.resource.claims import (
 from dra_sdk.wire.resource.metadata import NodeSelector
 
 log = logging.getLogger(__name__)
+Fetch = Callable[[ClaimRef, Deadline], JSON]
+"""Reads a ResourceClaim from the API server before the deadline."""
 FindDevice = Callable[[str, str], Device | None]
 """Returns a published device by pool and name."""
 Allocated = AllocatedDevice[OpaqueConfig | None]
@@ -46,14 +48,12 @@ class Wanted:
     raw: the ResourceClaim as the API server returned it.
     devices: the devices, in allocation order.
     configs: the driver's entries of configuration.
-    pods: the UIDs of the pods that the claim is reserved for.
     """
 
     ref: ClaimRef
     raw: JSON
     devices: Sequence[Allocated]
     configs: Sequence[ClaimConfig]
-    pods: Sequence[str]
 
 
 def read_status(raw: JSON, ref: ClaimRef) -> ResourceClaimStatus:
@@ -90,15 +90,9 @@ def read(
         raise ClaimError(f"the claim's allocation holds no device of driver {info.name}")
     entries = allocation.devices.config or ()
     chains = resolve_configs(info, ref, results, entries)
-    configs, pods = claim_configs(info, entries), reserved_pods(status)
+    configs = claim_configs(info, entries)
     devices = tuple(_device(info, result, chain, find_device) for result, chain in zip(results, chains, strict=True))
-    return Wanted(ref, raw, devices, configs, pods)
-
-
-def reserved_pods(status: ResourceClaimStatus) -> list[str]:
-    """Return the UIDs of the pods that a claim is reserved for."""
-    consumers = status.reserved_for or ()
-    return [consumer.uid for consumer in consumers if consumer.resource == "pods" and not consumer.api_group]
+    return Wanted(ref, raw, devices, configs)
 
 
 def resolve_configs(

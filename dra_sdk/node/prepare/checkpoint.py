@@ -108,6 +108,10 @@ class Checkpoint:
         """Return the same in PrepareStarted, because a half-undone claim is not prepared."""
         return replace(self, claim=replace(self.claim, complete=False))
 
+    def used_by(self, pods: Iterable[str]) -> Checkpoint:
+        """Return the same with other pods that use the claim, by their UIDs."""
+        return replace(self, claim=replace(self.claim, pods=tuple(pods)))
+
     def completed(
         self,
         prepared: Sequence[PreparedDevice],

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import Claim, ClaimRef, Deadline
+from dra_sdk.model.claim import Claim, ClaimRef
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.undo import UndoStep
 from dra_sdk.node.files import Files
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.allocation import FindDevice
+from dra_sdk.node.prepare.allocation import Fetch, FindDevice
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
+from dra_sdk.node.prepare.claim_users import FetchPod
 from dra_sdk.node.prepare.counters import FindCounters, no_counters
 
 if TYPE_CHECKING:
     from dra_sdk.node.metadata.directory import MetadataDirectory
 
 Announce = Callable[[ClaimRef, Sequence[JSON]], None]
-Fetch = Callable[[ClaimRef, Deadline], JSON]
 Undone = Callable[[ClaimRef, Sequence[UndoStep]], None]
 Variables = Callable[[Claim[Any]], Mapping[str, ContainerEdits]]
 
@@ -36,6 +36,7 @@ class Dependencies:
     store: the checkpoints.
     cdi: the CDI specs.
     fetch: reads a ResourceClaim from the API server before the deadline.
+    fetch_pod: reads a pod from there; only for claims of PodGroups.
     find_device: returns a published device by pool and name.
     find_counters: returns the counters of a pool.
     boot_id: the kernel's boot id.
@@ -50,6 +51,7 @@ class Dependencies:
     store: CheckpointStore
     cdi: CdiSpecs
     fetch: Fetch
+    fetch_pod: FetchPod
     find_device: FindDevice
     boot_id: str
     find_counters: FindCounters = no_counters
@@ -69,6 +71,7 @@ class Dependencies:
         *,
         boot_id: str,
         fetch: Fetch,
+        fetch_pod: FetchPod,
         find_device: FindDevice,
         find_counters: FindCounters,
         announce: Announce,
@@ -91,6 +94,7 @@ class Dependencies:
             store=CheckpointStore.of(data, boot_id, files, undoable=undoable, shared=shared, volatile=volatile),
             cdi=CdiSpecs(cdi_dir, info.cdi_kind, info.name, files),
             fetch=fetch,
+            fetch_pod=fetch_pod,
             find_device=find_device,
             find_counters=find_counters,
             boot_id=boot_id,

@@ -20,7 +20,7 @@ unprepare could undo a claim that a pod uses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from threading import RLock
 from time import monotonic
 from typing import Any, Protocol
 
-from dra_sdk.errors import DraError, HookError, StateError
+from dra_sdk.errors import DraError, HookError, RetriableError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import (
     NO_DEADLINE,
@@ -41,6 +41,7 @@ from dra_sdk.model.claim import (
     PreparedDevice,
 )
 from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.container import PodSandbox
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.model.undo import Undo
@@ -49,6 +50,7 @@ from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
 from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_names
+from dra_sdk.node.prepare.claim_users import ClaimUsers, reserved_pods
 from dra_sdk.node.prepare.counters import refuse_exhausted, rivals
 from dra_sdk.node.prepare.dependencies import Dependencies
 from dra_sdk.node.prepare.state_files import Unreadable
@@ -68,6 +70,7 @@ class Preparer:
         self._undoable = driver.implements("dra_unprepare")
         around = driver.steps.around
         self._fetch = around("read claim", dependencies.fetch)
+        self._users = ClaimUsers(self._fetch, around("read pod", dependencies.fetch_pod))
         self._write_state = around("write state file", self._store.put)
         self._write_spec = around("write CDI spec", self._cdi.write)
         self._remove_state = around("remove state file", self._store.delete)
@@ -144,6 +147,19 @@ class Preparer:
         except StateError as error:
             log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 
+    def admit(self, claim: HeldClaim, pod: PodSandbox, running: Collection[str]) -> None:
+        """Read again who uses a prepared claim, and record it. ClaimError if a pod does not, DraError if not known.
+
+        Never waits for a call of the kubelet. Pods of PodGroups that joined before stay if they are `running`.
+        """
+        pods = self._users.read(claim, pod)
+        with self._locks.try_hold(claim_lock(claim.uid)) as is_free:
+            state = self._store.get(claim.uid) if is_free else None
+            if state is None or not self._is_current(state):
+                raise RetriableError(f"{claim} is being prepared or unprepared")
+            users = dict.fromkeys([*pods, *(uid for uid in state.claim.pods if uid in running)])
+            self._store.put(state.used_by(users), survive_power_loss=False)
+
     def unreadable(self) -> list[Unreadable]:
         """Return the state files that cannot be read: their claims hold their devices."""
         return list(self._store.unreadable().values())
@@ -171,7 +187,7 @@ class Preparer:
             wanted = allocation.read(
                 self._driver.info, self._node.name, ref, raw, status, find_device=self._dependencies.find_device
             )
-            started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, wanted.pods)
+            started = Checkpoint.started(ref, wanted.devices, self._dependencies.boot_id, reserved_pods(status))
             names, counters = started.device_locks, started.counter_locks
             if previous:
                 names |= previous.device_locks
@@ -291,6 +307,7 @@ class Preparer:
             self._dependencies.undone(state.ref, undo.steps)
         self._remove_spec(state.ref, state.metadata)
         self._remove_state(state.claim.uid, aside=undo.has_skipped)
+        self._users.forget(state.claim.uid)
         if state.statuses:
             self._dependencies.announce(state.ref, ())
 

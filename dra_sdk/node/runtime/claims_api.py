@@ -61,6 +61,11 @@ class ApiConnection:
             raise ClaimError(str(error)) from error
         return self.get().get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
 
+    def fetch_pod(self, namespace: str, name: str, deadline: Deadline) -> JSON:
+        """Read a pod within FETCH_SECONDS and the deadline."""
+        patience = max(0.001, min(FETCH_SECONDS, deadline.remaining()))
+        return self.get().get(paths.pod(namespace, name), patience=patience)
+
     def close(self, _timeout: float = 0.0) -> None:
         """Close the client if there is one. Never waits for a thread that is connecting."""
         self._closed = True

@@ -65,6 +65,7 @@ class ContainerHooks:
             measure=metrics.nri_event,
             report=preparer.report,
             undo=AtOnce(undone),
+            admit=preparer.admit,
         )
         metrics.add_nri_gauges(
             lambda: self._plugin.connection.runtime is not None,

@@ -279,6 +279,7 @@ class DriverProcess:
             self._files,
             boot_id=self._boot_id,
             fetch=self._api.fetch,
+            fetch_pod=self._api.fetch_pod,
             find_device=self.publisher.discovery.published,
             find_counters=self.publisher.discovery.counters,
             announce=self._statuses.put,

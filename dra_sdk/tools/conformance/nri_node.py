@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import NriError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
+from dra_sdk.kube import paths
 from dra_sdk.model import JSON
 from dra_sdk.node.nri.events import Event, subscribed
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
@@ -59,6 +60,7 @@ class NriNode:
     def __init__(self, driver: DriverUnderTest) -> None:
         self._driver = driver
         self._numbers = count(1)
+        self._pods: list[str] = []  # paths in the API server
         self._running = ExitStack()
 
     # -- the runtime
@@ -95,8 +97,10 @@ class NriNode:
         self.wire.start()
 
     def stop(self) -> None:
-        """Stop the runtime."""
+        """Stop the runtime, and delete its pods from the API server."""
         self._running.close()
+        while self._pods:
+            self._driver.environment.api.delete(self._pods.pop())
 
     def restart(self, gap: float) -> None:
         """Stop the runtime, and start it with the same pods and containers after `gap` seconds."""
@@ -206,6 +210,8 @@ class NriNode:
             uid=f"00000000-0000-4000-8000-{number:012}",
             namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
         )
+        if edits:
+            self._use_claims(pod)
         self._ask(self.runtime.run_pod, pod)
         edits = edits or {}
         made = pb.Container(
@@ -224,6 +230,24 @@ class NriNode:
         resources.cpu.shares.value = 1024
         resources.memory.limit.value = _MEMORY
         return made
+
+    def _use_claims(self, pod: pb.PodSandbox) -> None:
+        """Reserve the claims of the kit for a pod, which the API server knows, but no scheduler takes."""
+        client = self._driver.environment.api.client
+        spec = {
+            "schedulingGates": [{"name": "conformance.example.com/nri"}],
+            "containers": [{"name": "app", "image": "none"}],
+        }
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name}, "spec": spec}
+        pod.uid = client.create(paths.pods(pod.namespace), body)["metadata"]["uid"]
+        self._pods.append(paths.pod(pod.namespace, pod.name))
+        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        for claim in client.list(paths.resource_claims(pod.namespace))["items"]:
+            status = claim.get("status") or {}
+            if status.get("allocation"):
+                users = [*(status.get("reservedFor") or ()), consumer]
+                path = paths.resource_claim_status(pod.namespace, claim["metadata"]["name"])
+                client.update(path, {**claim, "status": {**status, "reservedFor": users}})
 
     def again(self, container: pb.Container) -> pb.Container:
         """Return the container that the kubelet creates when this one has ended."""

@@ -12,7 +12,19 @@ from collections.abc import Iterable
 from dra_driver_cpu.config import CPU_VARIABLE, CPUS
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import DraError, HeldClaim
-from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset
+from dra_sdk.hardware import CpuSet, CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus, read_cpuset
+from dra_sdk.hardware.pod_limits import read_pod_cpus, usable_topology
+
+
+def read_topology(host: Host) -> CpuTopology:
+    """Return the CPUs of a node; those that no pod may use, by the limits of its cgroup, are switched off."""
+    return usable_topology(read_cpus(host), read_pod_cpus(host))
+
+
+def read_usable_cpus(host: Host) -> CpuSet:
+    """Return only the numbers of its online CPUs that pods may use."""
+    online, of_pods = read_cpuset(host.sys / "devices/system/cpu/online"), read_pod_cpus(host)
+    return online if of_pods is None else (online & of_pods or online)
 
 
 def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:

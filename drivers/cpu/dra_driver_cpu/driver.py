@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock
 
-from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, read_topology, read_usable_cpus
 from dra_driver_cpu.config import CPU_VARIABLE, CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
@@ -37,8 +37,6 @@ from dra_sdk.hardware import (
     CpuSet,
     CpuTopology,
     format_cpuset,
-    read_cpus,
-    read_cpuset,
     read_pci_roots,
     uevents,
 )
@@ -74,19 +72,18 @@ class CpuDriver:
         """Yield the node's own pool. Raise an error, and publish nothing, if the kubelet gives CPUs away by itself."""
         refuse_static_policy(node, self._settings.kubelet_dir)
         roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
-        self._topology = read_cpus(node)
+        self._topology = read_topology(node)
         yield cpu_pool(node.name, self._topology, self._settings, roots)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Notice CPUs that go online or offline, by events of the kernel."""
-        online = node.sys / "devices/system/cpu/online"
-        uevents.watch(lambda: read_cpuset(online), changed, stop, {"cpu"}, source=self._source)
+        uevents.watch(lambda: read_usable_cpus(node), changed, stop, {"cpu"}, source=self._source)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Report devices whose CPUs have gone offline."""
         if self._health is None:  # it is kept, because the hook starts again after an error
             shared = self._settings.device_mode == "grouped"
-            self._health = CpuHealth(node, lambda: cpu_groups(read_cpus(node), self._settings), shared=shared)
+            self._health = CpuHealth(node, lambda: cpu_groups(read_topology(node), self._settings), shared=shared)
         yield from self._health.watch(stop)
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
@@ -117,7 +114,7 @@ class CpuDriver:
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
         """Draw who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
-        topology = read_cpus(node)
+        topology = read_topology(node)
         claims = {f"{claim.namespace}/{claim.name}": cpus_of(claim) for claim in held}
         planned = [
             (f"{claim.namespace}/{claim.name}", device)
@@ -143,8 +140,8 @@ class CpuDriver:
         Reading them all takes a dozen files for each CPU. How CPUs share cores and caches changes only with them.
         """
         topology = self._topology
-        if topology is None or topology.online != read_cpuset(node.sys / "devices/system/cpu/online"):
-            topology = self._topology = read_cpus(node)
+        if topology is None or topology.online != read_usable_cpus(node):
+            topology = self._topology = read_topology(node)
         return topology
 
     def _pick(self, device: AllocatedDevice[CpuConfig], topology: CpuTopology, taken: CpuSet) -> CpuSet:

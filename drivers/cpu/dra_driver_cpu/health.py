@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import Final
 
+from dra_driver_cpu.allocatable import read_usable_cpus
 from dra_driver_cpu.devices import CpuGroup
 from dra_sdk import DeviceHealth
 from dra_sdk.hardware import CpuSet, Host, format_cpuset, health, read_cpuset
@@ -28,7 +29,7 @@ class CpuHealth:
     """
 
     def __init__(self, host: Host, groups: Callable[[], Iterable[CpuGroup]], *, shared: bool) -> None:
-        self._online = host.sys / "devices/system/cpu/online"
+        self._host = host
         self._groups, self._shared = groups, shared
         self._cpus: dict[str, CpuSet] = {}  # of each device, all that it has had
         self._tracker = HealthTracker()
@@ -41,10 +42,11 @@ class CpuHealth:
         """Read once, and return the health of all devices."""
         for group in self._groups():
             self._cpus[group.name] = self._cpus.get(group.name, frozenset()) | group.cpus
-        online = read_cpuset(self._online)
+        online, usable = read_cpuset(self._host.sys / "devices/system/cpu/online"), read_usable_cpus(self._host)
         for name, cpus in self._cpus.items():
-            offline = [f"CPUs {format_cpuset(cpus - online)} are offline"] if cpus - online else []
-            is_problem = not self._shared or not cpus & online
+            why = {"offline": cpus - online, "outside of the cgroup of pods": (cpus & online) - usable}
+            problems = [f"CPUs {format_cpuset(missing)} are {reason}" for reason, missing in why.items() if missing]
+            is_problem = not self._shared or not cpus & usable
             self._tracker.publish(name, {name: None})
-            self._tracker.observe(name, offline if is_problem else [], remarks=[] if is_problem else offline)
+            self._tracker.observe(name, problems if is_problem else [], remarks=[] if is_problem else problems)
         return self._tracker.report()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Annotated, Any, Final
 
@@ -26,6 +26,7 @@ from dra_sdk import (
     Capacity,
     Claim,
     Device,
+    DeviceTaint,
     DraError,
     DriverInfo,
     DriverSettings,
@@ -38,7 +39,9 @@ from dra_sdk import (
     RetriableError,
 )
 from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
+from dra_sdk.hardware.memory_kinds import MemoryKind, read_memory_kinds
 from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
+from dra_sdk.hardware.pod_limits import PodLimits, read_pod_limits
 from dra_sdk.hardware.sharing import Sharing
 from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.settings import KubeletPath, Parsed
@@ -47,6 +50,8 @@ SIZE: Final = "size"
 """The capacity that claims consume, in bytes."""
 WATCH_SECONDS: Final = 10.0
 """How often the number of huge pages is read; the kernel sends no event when it changes."""
+KIND_TAINT: Final = "dra.memory/kind"
+"""The taint of memory that is no ordinary memory; its value is the kind. A claim gets it only if it tolerates that."""
 _MEMORY: Final = "memory"
 _RUNTIME_UNITS: Final = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
@@ -107,12 +112,14 @@ class Memory:
     page_size: bytes of one page.
     is_hugepages: whether it is huge pages.
     size: bytes that claims can get, a multiple of `page_size`.
+    kind: what kind of memory the NUMA node has.
     """
 
     numa_node: int
     page_size: int
     is_hugepages: bool
     size: int
+    kind: MemoryKind = MemoryKind.ORDINARY
 
     @property
     def page(self) -> Quantity:
@@ -150,6 +157,22 @@ def available(nodes: Sequence[NumaNode], reserved: Sequence[ReservedMemory], pag
         names = ", ".join(f"{resource} of NUMA node {node}" for node, resource in wanted)
         raise DraError(f"reserved {names}: does not exist; NUMA nodes are {format_cpuset(node.id for node in nodes)}")
     return [kind for kind in memory if kind.size]
+
+
+def within(memory: Iterable[Memory], limits: PodLimits) -> list[Memory]:
+    """Return what of some memory pods may have together; each NUMA node has its part of a limit that is too low."""
+    usable = [kind for kind in memory if limits.mems is None or kind.numa_node in limits.mems]
+    totals = Counter[str]()
+    for kind in usable:
+        totals[kind.resource] += kind.size
+    limited = []
+    for kind in usable:
+        total = totals[kind.resource]
+        limit = limits.hugepages.get(kind.page_size) if kind.is_hugepages else limits.memory
+        if limit is not None and limit < total:
+            kind = replace(kind, size=kind.size * limit // total // kind.page_size * kind.page_size)  # noqa: PLW2901
+        limited.append(kind)
+    return [kind for kind in limited if kind.size]
 
 
 class MemoryDriver:
@@ -246,7 +269,11 @@ class MemoryDriver:
             yield Gauge("dra_memory_available_bytes", "Memory that claims can still get", left, labels)
 
     def _available(self, node: Node) -> list[Memory]:
-        return available(read_numa_nodes(node), self._settings.reserved_memory, self._page_size)
+        nodes = read_numa_nodes(node)
+        kinds = read_memory_kinds(node, nodes)
+        memory = available(nodes, self._settings.reserved_memory, self._page_size)
+        usable = within(memory, read_pod_limits(node))
+        return [replace(part, kind=kinds[part.numa_node]) for part in usable]
 
 
 def mems(claims: Iterable[HeldClaim]) -> CpuSet:
@@ -275,6 +302,7 @@ def _prepared(claims: Iterable[HeldClaim]) -> Iterator[HeldDevice]:
 
 def _device(memory: Memory) -> Device:
     size = Quantity.of(memory.size, binary=True)
+    taint = DeviceTaint(key=KIND_TAINT, effect="NoSchedule", value=str(memory.kind))
     sharing = Sharing("divided", capacity=SIZE, step=memory.page, default=memory.page)
     device = Device(
         memory.name,
@@ -282,10 +310,12 @@ def _device(memory: Memory) -> Device:
             **numa_attribute(memory.numa_node),
             "pageSize": str(memory.page),
             "hugeTLB": memory.is_hugepages,
+            "memoryKind": str(memory.kind),
             "dra.cpu/numaNodeID": memory.numa_node,  # older names, by which existing claims align
             "dra.net/numaNode": memory.numa_node,
         },
         capacity={SIZE: Capacity(size)},
+        taints=() if memory.kind == MemoryKind.ORDINARY else [taint],
         hardware=memory,
     )
     return sharing.apply(device)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
 
-from dra_driver_cpu.allocatable import held_cpus
+from dra_driver_cpu.allocatable import held_cpus, read_usable_cpus
 from dra_driver_cpu.config import CPUS, MEMORY, QUOTA
 from dra_sdk import AllocatedDevice, Claim, ContainerEdits, HardwareError, HeldClaim, HeldDevice, RetriableError
 from dra_sdk.hardware import CpuSet, Host, format_cpuset, parse_cpuset, read_cpuset, read_optional
@@ -99,7 +99,7 @@ class Pinning:
         # It is absent without NUMA support.
         with_memory = read_optional(read_cpuset, root / "node/has_memory") if numa else None
         return cls(
-            online=read_cpuset(root / "cpu/online"),
+            online=read_usable_cpus(node),
             reserved=reserved,
             isolated=read_optional(read_cpuset, root / "cpu/isolated") or frozenset(),
             memory_nodes={node: cpus for node, cpus in numa.items() if with_memory is None or node in with_memory},

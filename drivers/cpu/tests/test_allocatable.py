@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from dra_driver_cpu import CpuSettings
-from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
+from dra_driver_cpu import CpuDriver, CpuSettings
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, read_topology, read_usable_cpus
 
 from dra_sdk import DraError, HeldClaim, HeldDevice
 from dra_sdk.hardware import CpuTopology, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.testing import FakeNode, NotAllocatedError, claim, request
 from dra_sdk.testing.sysfs import FakeMachine, regular_machine
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
 
 
 @pytest.fixture
@@ -88,3 +92,31 @@ def test_a_claim_holds_the_cpus_of_its_devices_and_of_its_journal():
 
 def test_a_device_with_admin_access_holds_nothing():
     assert cpus_of(held("a", "0-7", admin=True)) == set()
+
+
+def test_cpus_that_no_pod_may_use_count_as_switched_off(dra_node: FakeNode) -> None:
+    dra_node.machine(machine())
+    assert format_cpuset(read_topology(dra_node.node).online) == "0-7"
+    dra_node.file("/sys/fs/cgroup/cgroup.controllers", "cpuset\n")
+    limit = dra_node.file("/sys/fs/cgroup/kubepods/cpuset.cpus.effective", "2-5\n")
+    topology = read_topology(dra_node.node)
+    assert format_cpuset(topology.online) == format_cpuset(read_usable_cpus(dra_node.node)) == "2-5"
+    assert format_cpuset(topology.offline) == "0-1,6-7"
+    limit.write_text("32-40\n")
+    assert format_cpuset(read_topology(dra_node.node).online) == "0-7", "of another machine"
+
+
+def test_claims_and_the_shared_pool_are_within_what_pods_may_use(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(regular_machine())
+    dra_node.file("/sys/fs/cgroup/cgroup.controllers", "cpuset\n")
+    dra_node.file("/sys/fs/cgroup/kubepods/cpuset.cpus.effective", "2-3,6-7\n")
+    driver = dra_driver(CpuDriver)
+    with driver.nri() as runtime:
+        shared = runtime.create_container()
+        assert shared.cpus == {2, 3, 6, 7}
+        pinned = runtime.create_container(driver.prepare(claim(request(capacity={"dra.cpu/cpu": "2"}))))
+        assert pinned.cpus is not None
+        assert len(pinned.cpus) == 2
+        assert shared.cpus == {2, 3, 6, 7} - pinned.cpus
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(request(capacity={"dra.cpu/cpu": "4"})))

@@ -107,6 +107,7 @@ def test_a_numa_node_has_a_device_for_memory_and_each_page_size(driver: DriverHa
         "resource.kubernetes.io/numaNode": 1,
         "pageSize": "2Mi",
         "hugeTLB": True,
+        "memoryKind": "ordinary",
         "dra.cpu/numaNodeID": 1,
         "dra.net/numaNode": 1,
     }
@@ -119,6 +120,41 @@ def test_a_numa_node_has_a_device_for_memory_and_each_page_size(driver: DriverHa
     ]  # fmt: skip
     assert policy.max is None
     assert device.allow_multiple_allocations
+
+
+def test_only_what_the_cgroup_of_pods_allows_is_published(driver: DriverHarness, dra_node: FakeNode) -> None:
+    """Two NUMA nodes have 26 GiB and 2 GiB in pages of 2 MiB; the kubelet keeps something back, and page sizes."""
+    kubepods = "/sys/fs/cgroup/kubepods.slice"
+    dra_node.file(f"{kubepods}/memory.max", f"{13 * GIB}\n")
+    dra_node.file(f"{kubepods}/hugetlb.2MB.max", f"{GIB}\n")
+    dra_node.file(f"{kubepods}/hugetlb.1GB.max", "0\n")
+    driver.discover()
+    sizes = {name: str(Quantity(device.capacity["size"].value)) for name, device in driver.devices.items()}
+    halves = {"memory-numa0": "6656Mi", "hugepages-2mi-numa0": "512Mi"}
+    assert sizes == halves | {name.replace("numa0", "numa1"): size for name, size in halves.items()}
+    dra_node.file(f"{kubepods}/memory.max", "max\n")
+    dra_node.file(f"{kubepods}/cpuset.mems.effective", "1\n")
+    driver.discover()
+    assert list(driver.devices) == ["memory-numa1", "hugepages-2mi-numa1"]
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(ask("2Mi", "2Gi")))
+
+
+def test_memory_of_an_accelerator_goes_to_claims_that_tolerate_it(driver: DriverHarness, dra_node: FakeNode) -> None:
+    dra_node.file("/sys/devices/system/node/node1/cpulist", "\n")
+    for cpu in MACHINE.cpus:
+        if cpu.numa_node == 1:
+            dra_node.remove(f"/sys/devices/system/cpu/cpu{cpu.id}/node1")
+    dra_node.file("/proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node:\t\t1\nStatus:\t\tonline\n")
+    driver.discover()
+    assert driver.devices["memory-numa1"].attributes["memoryKind"] == "accelerator"
+    driver.assert_publishable()
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(ask(numa=1)))
+    toleration = {"key": "dra.memory/kind", "operator": "Equal", "value": "accelerator", "effect": "NoSchedule"}
+    tolerant = claim(ask(numa=1)).encoded("dra.memory", "dra.memory")
+    tolerant["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = [toleration]
+    assert driver.prepare(tolerant).names == ["memory-numa1"]
 
 
 def test_memory_is_what_huge_pages_leave(driver: DriverHarness) -> None:

@@ -258,6 +258,24 @@ def test_a_claim_keeps_the_quota_and_the_memory_if_it_says_so(dra_node: FakeNode
         assert (pinned.cpus, pinned.mems, pinned.cpu_quota) == ({8}, None, 50000)
 
 
+def test_a_pod_that_joins_a_claim_is_pinned_and_a_stranger_that_names_it_is_refused(
+    dra_node: FakeNode, dra_driver: Any
+) -> None:
+    dra_node.machine(MACHINE)
+    driver = dra_driver(CpuDriver)
+    with driver.nri() as runtime:
+        shared = claim("cpu")
+        first = driver.prepare(shared, pod="first")
+        assert runtime.create_container(first).cpus == {8}
+        second = driver.prepare(shared, pod="second")
+        assert second.ref == first.ref
+        assert runtime.create_container(second, pod=runtime.run_pod(second, name="second")).cpus == {8}
+        stranger = runtime.run_pod(name="stranger")
+        assert 8 not in (runtime.create_container(pod=stranger).cpus or {8})
+        with pytest.raises(RefusedError, match="is not reserved for pod default/stranger"):
+            runtime.create_container(pod=stranger, env=first.container().env)
+
+
 def test_the_quota_of_the_pod_is_removed_too(dra_node: FakeNode, dra_driver: Any) -> None:
     dra_node.machine(MACHINE)
     driver = dra_driver(CpuDriver)

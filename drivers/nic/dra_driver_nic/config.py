@@ -253,8 +253,8 @@ class VfConfig(_Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.qos is not None and self.vlan is None:
-            raise ValueError("qos needs vlan")
+        if self.qos is not None and (self.vlan is None or (self.qos and not self.vlan)):
+            raise ValueError(f"qos {self.qos} needs vlan, and another one than 0: frames without VLAN have no priority")
         if self.min_tx_rate and self.max_tx_rate and self.min_tx_rate > self.max_tx_rate:
             raise ValueError(f"minTxRate {self.min_tx_rate} must not exceed maxTxRate {self.max_tx_rate}")
         return self
@@ -354,7 +354,10 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
             f"self.rules.all(r, {_of_one_family('source', 'destination')})",
             "source and destination of a rule must be of one IP family",
         ),
-        CelRule("!has(self.vf) || !has(self.vf.qos) || has(self.vf.vlan)", "vf.qos needs vf.vlan"),
+        CelRule(
+            "!has(self.vf) || !has(self.vf.qos) || (has(self.vf.vlan) && (self.vf.qos == 0 || self.vf.vlan != 0))",
+            "vf.qos needs vf.vlan, and another one than 0",
+        ),
         CelRule(
             "!has(self.vf) || !has(self.vf.minTxRate) || !has(self.vf.maxTxRate) || self.vf.maxTxRate == 0 || "
             "self.vf.minTxRate <= self.vf.maxTxRate",

@@ -62,6 +62,50 @@ def test_every_release_accepts_its_slices(driver: DriverHarness) -> None:
     assert list(driver.devices) == ["dummy0", NAME, "pci-0000-3b-00-2", "pci-0000-5e-00-0"]
 
 
+def test_a_claim_from_before_an_update_keeps_the_name_of_its_subfunction(
+    driver: DriverHarness, dra_node: FakeNode
+) -> None:
+    """The release before called a subfunction like its function, since it did not read the number."""
+    write_interface(dra_node, "sf88", 12, f"pci0000:00/{EFA}/mlx5_core.sf.4", mac="02:00:00:00:00:88")
+    old, own = "pci-0000-5e-00-0", "pci-0000-5e-00-0-sf88"
+    dra_node.remove("/sys/class/infiniband/rdmap0s6")
+    prepared = driver.prepare(claim(request(where=is_called("sf88"))))
+    assert prepared.names == [old]
+    dra_node.file(f"/sys/devices/pci0000:00/{EFA}/mlx5_core.sf.4/sfnum", "88\n")
+    write_interface(dra_node, "port", 13, f"pci0000:00/{EFA}", mac="02:00:00:00:00:13")
+    driver.restart()
+    assert {old, own} & driver.devices.keys() == {old}
+    assert driver.devices[old].attributes["ifName"] == "sf88"
+    assert driver.prepare(prepared).names == [old]
+    driver.unprepare(prepared)
+    driver.discover()
+    assert [driver.devices[name].attributes["ifName"] for name in (old, own)] == ["port", "sf88"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "module"), [("/dev/infiniband/rdma_cm", "rdma_ucm"), ("/dev/infiniband/uverbs0", "ib_uverbs")]
+)
+def test_rdma_without_its_device_nodes_is_refused_if_it_is_asked_for(
+    driver: DriverHarness, dra_node: FakeNode, missing: str, module: str
+) -> None:
+    dra_node.remove(missing)
+    with pytest.raises(PermanentError, match=f"rdma is true, but the node has no {missing}: load the module {module}"):
+        driver.prepare(refused := claim(V0, config=NicConfig(rdma=True)))
+    driver.unprepare(refused)
+    nodes = driver.prepare(claim(V0)).container().devices
+    assert missing not in nodes
+    assert len(nodes) == 2
+
+
+def test_a_part_of_a_function_is_not_given_as_a_whole(driver: DriverHarness, dra_node: FakeNode) -> None:
+    write_interface(dra_node, "second", 12, f"pci0000:00/{VF}", dev_port=1, mac="02:00:00:00:00:88")
+    for name, parts in (("ens1f0v0", f"so are {NAME}-1"), ("second", f"so are {NAME}")):
+        with pytest.raises(
+            PermanentError, match=f"takes a PCI function as a whole, and this is a part of one; {parts}"
+        ):
+            driver.prepare(claim(request(where=is_called(name)), config=NicConfig(driver="vfio-pci")))
+
+
 def test_more_vfs_than_one_slice_holds_are_published(dra_node: FakeNode, dra_driver: Any) -> None:
     pf = FakePci(address=PF, driver="ice", total_vfs=256)
     addresses = [f"0000:3b:{number // 8:02x}.{number % 8}" for number in range(1, 151)]
@@ -165,7 +209,7 @@ def test_admin_access_changes_nothing(driver: DriverHarness) -> None:
 def test_the_claims_status_and_the_metadata_file_name_the_interface(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
-    config = NicConfig(interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",)))
+    config = NicConfig(interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",)), routes=())
     prepared = nic_driver.prepare(claim(NIC0, config=config))
     (status,) = nic_driver.cluster.claims[prepared.ref.uid]["status"]["devices"]
     (mac,) = [link["address"] for link in json.loads(networks.node.ip("-j link show nic0"))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from threading import Event as ThreadEvent
 import pytest
 
 from dra_sdk import DeviceStatus, DriverInfo, HeldClaim, HeldDevice, Node, RetriableError
-from dra_sdk.errors import StateError
+from dra_sdk.errors import ClaimError, StateError, UnreachableError
 from dra_sdk.extensions import UndoStep, Verdict
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import Report
@@ -84,6 +84,9 @@ class Site:
 
     def __init__(self, tmp_path: Path, nri_version: str, request_timeout: float) -> None:
         self.held = [CLAIM]
+        self.reserved = {"uid1", "uid2"}
+        self.asked: list[tuple[str, list[str]]] = []
+        self.is_down = ThreadEvent()
         self.root = tmp_path
         self.runtime = NriRuntime(tmp_path / "nri.sock", nri_version=nri_version, request_timeout=request_timeout)
         (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
@@ -93,6 +96,15 @@ class Site:
         if not self.held:
             raise StateError("cannot read state directory")
         return self.held
+
+    def admit(self, claim: HeldClaim, pod: PodSandbox, pods: Collection[str]) -> None:
+        """The API server answers at once, or not, and knows which pods the claim is reserved for."""
+        self.asked.append((pod.uid, sorted(pods)))
+        if self.is_down.is_set():
+            raise UnreachableError("no connection")
+        if pod.uid not in self.reserved:
+            raise ClaimError(f"{claim} is not reserved for {pod}")
+        self.held = [replace(claim, pods=(*claim.pods, pod.uid))]
 
     def pod(self, number: int = 1, namespace: str = "shop") -> pb.PodSandbox:
         pod = pb.PodSandbox(id=f"pod{number}", name=f"web-{number}", uid=f"uid{number}", namespace=namespace)
@@ -121,13 +133,21 @@ def site(
     request_timeout: float = LONG,
     report: Report = lambda _claim, _device, _status: None,
     undo: Undo = AT_ONCE,
+    before: Callable[[Site], object] = lambda _site: None,
 ) -> Iterator[tuple[Site, DriverPlugin]]:
     found = Site(tmp_path, nri_version, request_timeout)
     node, path = Node("n", tmp_path), found.runtime.path
     connected = DriverPlugin(
-        Driver.of(plugin), node, found.claims, ConnectOptions(path=path, limits=LIMITS), report=report, undo=undo
+        Driver.of(plugin),
+        node,
+        found.claims,
+        ConnectOptions(path=path, limits=LIMITS),
+        report=report,
+        undo=undo,
+        admit=found.admit,
     )
     with found.runtime:
+        before(found)
         connected.start()
         try:
             assert connected.connection.wait_synchronized(LONG)
@@ -176,10 +196,42 @@ def test_only_pods_with_claims_are_told_of(tmp_path: Path) -> None:
     driver = CardDriver()
     with site(tmp_path, driver) as (here, _):
         here.pod()
-        here.pod(2)
-        assert [each.uid for each in driver.pods] == ["uid1"]
-        here.create("late", f"{VARIABLE}a=cards", pod="pod2")  # it joined the claim after its preparation
-        assert driver.created[0].pod.claims == (CLAIM,)
+        here.pod(2)  # it joined the claim after its preparation
+        here.pod(3)
+        assert [each.uid for each in driver.pods] == ["uid1", "uid2"]
+        here.create("late", f"{VARIABLE}a=cards", pod="pod2")
+        assert driver.created[0].pod.claims == (replace(CLAIM, pods=("uid1", "uid2")),)
+        assert here.asked == [("uid2", ["uid1", "uid2"]), ("uid3", ["uid1", "uid2", "uid3"])]
+
+
+def test_a_pod_that_names_a_claim_which_is_not_reserved_for_it_is_refused(tmp_path: Path) -> None:
+    with site(tmp_path, CardDriver()) as (here, _):
+        here.pod()
+        here.pod(3)
+        with pytest.raises(RefusedError, match=r"claim shop/cards .* is not reserved for pod shop/web-3"):
+            here.create("stranger", f"{VARIABLE}a=cards", pod="pod3")
+        here.create("shared", pod="pod3")
+        assert here.cpus("shared") == "6-7"
+        here.is_down.set()
+        with pytest.raises(RefusedError, match="no connection"):
+            here.create("unknown", f"{VARIABLE}a=cards", pod="pod3")
+
+
+def test_a_container_from_before_the_driver_keeps_its_claim_until_it_is_known_to_be_a_strangers(tmp_path: Path) -> None:
+    def begin(here: Site) -> None:
+        here.is_down.set()
+        for number in (2, 3):
+            here.pod(number)
+            here.create(f"c{number}", f"{VARIABLE}a=cards", pod=f"pod{number}")
+
+    with site(tmp_path, CardDriver(), before=begin) as (here, connected):
+        wait(lambda: here.asked)
+        assert [here.cpus(each) for each in ("c2", "c3")] == ["0", "0"]
+        here.is_down.clear()
+        wait(lambda: here.cpus("c3") == "6-7")
+        assert connected.updates.wait_applied(LONG)
+        assert here.cpus("c2") == "0"
+        assert here.held[0].pods == ("uid1", "uid2")
 
 
 @pytest.mark.parametrize(

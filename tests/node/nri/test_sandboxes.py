@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from dra_sdk import DriverInfo, HeldClaim, HeldDevice, Node, RetriableError
-from dra_sdk.errors import StateError
+from dra_sdk.errors import ClaimError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import ConnectOptions
@@ -59,7 +60,13 @@ class Site:
         self.held: list[HeldClaim] = [CLAIM]
         self.runtime = NriRuntime(root / "nri.sock", request_timeout=request_timeout)
         options = ConnectOptions(path=self.runtime.path, limits=LIMITS)
-        self.plugin = DriverPlugin(Driver.of(self.driver), Node("n", root), self.claims, options)
+        self.strangers = {"uid2"}
+        self.plugin = DriverPlugin(Driver.of(self.driver), Node("n", root), self.claims, options, admit=self.admit)
+
+    def admit(self, claim: HeldClaim, pod: PodSandbox, _pods: Collection[str]) -> None:
+        if pod.uid in self.strangers:
+            raise ClaimError(f"{claim} is not reserved for {pod}")
+        self.held[self.held.index(claim)] = replace(claim, pods=(*claim.pods, pod.uid))
 
     def claims(self) -> list[HeldClaim]:
         if not self.held:
@@ -152,6 +159,18 @@ def test_a_pod_that_begins_to_use_another_claim_is_set_up_again(tmp_path: Path) 
         here.create("a", VARIABLE)
         here.create("b", VARIABLE)
         assert here.driver.calls == [("net",), ("net", "more")]
+
+
+def test_a_pod_that_joins_a_prepared_claim_is_set_up_with_its_sandbox(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.run(2)
+        here.run(3)
+        assert here.driver.calls == [("net",)]
+        here.create("a", pod="pod2")
+        with pytest.raises(RefusedError, match=r"claim shop/net .* is not reserved for pod shop/web"):
+            here.create("b", VARIABLE.replace("33-44", "11-22"), pod="pod2")
+        here.create("a", VARIABLE.replace("33-44", "11-22"), pod="pod3")
+        assert here.driver.calls == [("net",)]
 
 
 def test_a_new_sandbox_is_set_up_and_one_that_has_ended_is_forgotten(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from dra_sdk.node.prepare.allocation import (
     read_status,
     refuse_held,
     refuse_unreadable,
-    reserved_pods,
     resolve_configs,
 )
 from dra_sdk.node.prepare.allocation import read as read_claim
@@ -522,15 +521,3 @@ def test_a_claim_that_is_allocated_for_another_node_is_refused(terms: list[Any],
     else:
         with pytest.raises(ClaimError, match=f"the claim is allocated for {refused}, this is node-a"):
             devices(claim)
-
-
-def test_the_pods_of_a_claim_are_those_that_it_is_reserved_for() -> None:
-    reserved = [
-        {"resource": "pods", "name": "web", "uid": "u-1"},
-        {"apiGroup": "example.com", "resource": "pods", "name": "other", "uid": "u-2"},
-        {"resource": "podgroups", "name": "group", "uid": "u-3"},
-        {"resource": "pods", "name": "db", "uid": "u-4"},
-    ]
-    raw = {"metadata": {"uid": "c-1"}, "status": {"reservedFor": reserved}}
-    assert reserved_pods(read_status(raw, ClaimRef("ns", "claim", "c-1"))) == ["u-1", "u-4"]
-    assert reserved_pods(read_status({"metadata": {"uid": "c-1"}}, ClaimRef("ns", "claim", "c-1"))) == []

@@ -52,6 +52,7 @@ def preparer(world: World, disk: Disk) -> Preparer:
         store=store,
         cdi=CdiSpecs(world.cdi, f"{NAME}/device", NAME, files),
         fetch=world.fetch,
+        fetch_pod=world.fetch_pod,
         find_device=world.find_device,
         boot_id="boot",
     )

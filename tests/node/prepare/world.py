@@ -39,6 +39,7 @@ class World:
         self.lamps, self.claims, self.cdi = root / "lamps", root / "claims", root / "cdi"
         self.lamps.mkdir(parents=True, exist_ok=True)
         self.api: dict[str, dict[str, Any]] = {}
+        self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.fetched: list[str] = []
         self.locks: list[NamedLocks] = []
         self.counters = PoolCounters()
@@ -66,6 +67,7 @@ class World:
             store=store,
             cdi=cdi,
             fetch=self.fetch,
+            fetch_pod=self.fetch_pod,
             find_device=self.find_device,
             find_counters=lambda _pool: self.counters,
             boot_id=boot_id,
@@ -89,6 +91,12 @@ class World:
             if (claim["metadata"]["namespace"], claim["metadata"]["name"]) == (ref.namespace, ref.name):
                 return claim
         raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
+
+    def fetch_pod(self, namespace: str, name: str, _deadline: Deadline = NO_DEADLINE) -> dict[str, Any]:
+        """GET a pod."""
+        if (namespace, name) not in self.pods:
+            raise NotFoundError(f"pods {namespace}/{name} not found", status=404)
+        return self.pods[namespace, name]
 
     def find_device(self, pool: str, name: str) -> Device | None:
         """What was discovered."""

@@ -17,8 +17,8 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources
 from dra_sdk.testing.waiting import LONG, wait
-from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.nri import NriRuntime
+from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
+from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.embedded import settings_for
 from tests.lamps import NAME as LAMPS
@@ -94,6 +94,39 @@ def test_a_process_of_the_runtime_serves_pods_and_ends_with_it(
         runtime.stop()
         wait(lambda: reasons)
     assert reasons == ["the container runtime has ended the connection that it started this process with"]
+
+
+def test_pods_of_a_pod_group_use_the_claim_that_is_reserved_for_it(
+    cluster: EmbeddedCluster, runtime: NriRuntime
+) -> None:
+    with process(cluster) as running:
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.wait_slices(NAME)
+        cluster.create_class("cores")
+        claim = cluster.create_claim("one", {"core": "cores"})
+        cluster.allocate("one", [AllocatedDevice("core", NAME, cluster.node_name, "core-0")])
+        group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "g-1"}
+        stored = cluster.api.get("resourceclaims", "one", "default")
+        cluster.api.update_status("resourceclaims", {**stored, "status": {**stored["status"], "reservedFor": [group]}})
+        for number, of in ((0, "gang"), (1, "gang"), (2, "other")):
+            spec = {"nodeName": cluster.node_name, "containers": [{"name": "main", "image": "none"}]}
+            spec |= {"schedulingGroup": {"podGroupName": of}, "resourceClaims": []}
+            spec["resourceClaims"] = [{"name": "one", "resourceClaimName": "one"}]
+            pod = cluster.api.create("pods", {"metadata": {"name": f"p{number}", "namespace": "default"}, "spec": spec})
+            uid = pod["metadata"]["uid"]
+            runtime.run_pod(pb.PodSandbox(id=f"s{number}", name=f"p{number}", uid=uid, namespace="default"))
+            if of == "gang":
+                cluster.kubelet.run_pod(pod)
+            variable = f"DRA_CLAIM_{NAME}_{claim['metadata']['uid']}_core=one"
+            container = pb.Container(id=f"c{number}", pod_sandbox_id=f"s{number}", name="main", env=[variable])
+            if of == "gang":
+                runtime.create_container(container)
+                assert runtime.containers[container.id].linux.resources.cpu.cpus == "0"
+            else:
+                with pytest.raises(RefusedError, match="is not reserved for pod default/p2"):
+                    runtime.create_container(container)
+        (held,) = running.preparer.held()
+        assert len(held.pods) == 2
 
 
 class HotplugDriver(CoreDriver):
@@ -198,10 +231,10 @@ def test_variables_of_several_requests_are_joined_without_any_hook(
         assert runtime.wait_plugins(1, LONG)
         cluster.create_class("lamps")
         cluster.create_claim("both", {"a": "lamps", "b": "lamps"})
-        cluster.create_pod("pod", ["both"])
+        uid = cluster.create_pod("pod", ["both"])["metadata"]["uid"]
         cluster.schedule()
         env = cluster.container_spec(cluster.run_pod("pod"))["process"]["env"]
         assert "LAMPS=lamp-1" in env  # by CDI alone the last request wins
-        runtime.run_pod(pb.PodSandbox(id="s", name="pod", uid="u", namespace="default"))
+        runtime.run_pod(pb.PodSandbox(id="s", name="pod", uid=uid, namespace="default"))
         container = pb.Container(id="c", pod_sandbox_id="s", name="main", env=env)
         assert "LAMPS=lamp-0,lamp-1" in runtime.create_container(container).env

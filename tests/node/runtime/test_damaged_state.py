@@ -85,9 +85,9 @@ def variables(cluster: EmbeddedCluster) -> list[str]:
     return [variable for edit in edits for variable in edit.get("env", ())]
 
 
-def create(runtime: NriRuntime, name: str, env: list[str] | None = None) -> Callable[[], str]:
-    """Run a container; returns what tells its CPUs."""
-    runtime.run_pod(pb.PodSandbox(id=f"s-{name}", name=name, uid=f"u-{name}", namespace="default"))
+def create(runtime: NriRuntime, name: str, env: list[str] | None = None, uid: str = "") -> Callable[[], str]:
+    """Run a container in a pod of its own, or of this UID; returns what tells its CPUs."""
+    runtime.run_pod(pb.PodSandbox(id=f"s-{name}", name=name, uid=uid or f"u-{name}", namespace="default"))
     runtime.create_container(pb.Container(id=name, pod_sandbox_id=f"s-{name}", name=name, env=env or ()))
     return lambda: runtime.containers[name].linux.resources.cpu.cpus
 
@@ -118,11 +118,11 @@ def test_running_containers_keep_their_cpus(
         cluster.wait_slices(CPU)
         cluster.create_class(CPU)
         cluster.create_claim("one", {"cpu": CPU})
-        cluster.create_pod("one-pod", ["one"])
+        uid = cluster.create_pod("one-pod", ["one"])["metadata"]["uid"]
         cluster.schedule()
         cluster.run_pod("one-pod")
         env = variables(cluster)
-        pinned, others = create(runtime, "pinned", env), create(runtime, "others")
+        pinned, others = create(runtime, "pinned", env, uid), create(runtime, "others")
         assert (pinned(), others()) == ("1", "0,2-3")
     damage(state_file(cluster, CPU))
     if not has_spec:
@@ -132,7 +132,7 @@ def test_running_containers_keep_their_cpus(
         wait(lambda: "keeps the resources that it has" in caplog.text)
         late = create(runtime, "late")
         with pytest.raises(RefusedError, match=r"whose state file is damaged: `dra-sdk state dra\.cpu` shows"):
-            create(runtime, "restarted", env)
+            create(runtime, "restarted", env, uid)
         assert (pinned(), others(), late()) == ("1", "0,2-3", "0,2-3")
     assert "created without the driver" not in caplog.text
     assert "shows, repairs or forgets it" in caplog.text

@@ -100,7 +100,7 @@ def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
     if pod_claim.generated and uid not in owner_uids(claim):
         why = f"ResourceClaim {claim_name(ref)} was not created for pod {_key(pod)} (pod is not owner)"
         raise PodClaimError("claim-owner", why, claim=claim_name(ref))
-    if uid not in [consumer["uid"] for consumer in status.get("reservedFor", [])]:
+    if not _is_reserved(status, pod):
         why = f"pod {pod['metadata']['name']} ({uid}) is not allowed to use ResourceClaim {ref.name} ({ref.uid})"
         raise PodClaimError("claim-reserved", why, claim=claim_name(ref))
     if "allocation" not in status:
@@ -128,6 +128,17 @@ def _extended_claim(pod: JSON) -> JSON:
     """Return the claim for the pod's extended resources (KEP-5004), as the scheduler wrote it into the pod's status."""
     status: JSON = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
     return status
+
+
+def _is_reserved(status: JSON, pod: JSON) -> bool:
+    """Return whether a claim is reserved for a pod or its PodGroup (KEP-5729)."""
+    group = ("podgroups", "name", (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"))
+    return any(
+        consumer[key] == wanted
+        for consumer in status.get("reservedFor", [])
+        for resource, key, wanted in (("pods", "uid", pod["metadata"]["uid"]), group)
+        if consumer["resource"] == resource
+    )
 
 
 def _key(pod: JSON) -> str:

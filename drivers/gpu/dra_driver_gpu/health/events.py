@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dra_driver_gpu.nvml.api import EventSet, Gpu, Nvml, NvmlEvent
-from dra_driver_gpu.nvml.errors import NvmlError
+from dra_driver_gpu.nvml.errors import NotSupportedError, NvmlError
 from dra_driver_gpu.nvml.values import EventType
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class EventListener:
         self._followed: set[str] = set()
         self._without_events: set[str] = set()
         self._registered = False
+        self._is_unsupported = False
 
     @property
     def active(self) -> bool:
@@ -66,11 +67,23 @@ class EventListener:
         if not self._followed <= gpus.keys():
             self.close()
         if self._set is None:
-            self._set = nvml.create_event_set()
+            self._set = self._create(nvml)
+        if self._set is None:
+            return
         for uuid, gpu in gpus.items():
             if uuid not in self._followed:
                 self._register(self._set, uuid, gpu)
         self._without_events &= gpus.keys()
+
+    def _create(self, nvml: Nvml) -> EventSet | None:
+        """Return a new event set; None where there are none, as with WSL2. Raises other NvmlErrors."""
+        try:
+            return nvml.create_event_set()
+        except NotSupportedError as error:
+            if not self._is_unsupported:
+                log.warning("NVML has no events here, so only the counters of GPUs are watched: %s", error)
+            self._is_unsupported = True
+            return None
 
     def wait(self, milliseconds: int) -> NvmlEvent | None:
         """Return the next event; None on timeout, and at once if `active` is false.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +30,7 @@ from dra_driver_gpu.prepare.plan import PlannedDevice, make_plan, mps_groups
 from dra_driver_gpu.prepare.sharing import begin_use, end_use
 from dra_driver_gpu.prepare.vfio import PciBus, find_vfio_device, obtain_vfio_device, release_vfio_device
 from dra_sdk import (
+    Capacity,
     Claim,
     ContainerEdits,
     DeviceNode,
@@ -38,8 +39,10 @@ from dra_sdk import (
     NotNeededError,
     PermanentError,
     PreparedDevice,
+    Quantity,
     RetriableError,
 )
+from dra_sdk.hardware.sharing import MEMORY
 from dra_sdk.hardware.vfio import Iommu, VfioDevice
 
 log = logging.getLogger(__name__)
@@ -188,6 +191,7 @@ def _daemons(claim: Claim[Any], members: Sequence[ReadyDevice]) -> Iterator[tupl
     if config is None:
         raise ValueError("a group of devices without MPS")
     limits = memory_limits(config, {member.cuda_uuid: member.planned.device.request for member in members})
+    _check_limits(limits, members)
     whole = [member for member in members if member.mig is None]
     for part in filter(None, [whole, *([member] for member in members if member.mig)]):
         uuids = sorted(member.cuda_uuid for member in part)
@@ -199,6 +203,19 @@ def _daemons(claim: Claim[Any], members: Sequence[ReadyDevice]) -> Iterator[tupl
             multi_user=config.multi_user,
         )
         yield daemon, part
+
+
+def _check_limits(limits: Mapping[str, str], members: Iterable[ReadyDevice]) -> None:
+    """Refuse a limit above the memory of its device: no client could ever reach it. Raises PermanentError."""
+    for member in members:
+        published, limit = member.planned.device.device, limits.get(member.cuda_uuid)
+        memory = published.capacity.get(MEMORY) if published is not None else None
+        amount = memory.value if isinstance(memory, Capacity) else memory
+        if limit is not None and amount is not None and Quantity(f"{limit.removesuffix('M')}Mi") > Quantity(amount):
+            raise PermanentError(
+                f"device {member.planned.device.name}: the limit of {limit.removesuffix('M')}Mi in mpsConfig "
+                f"(defaultPinnedDeviceMemoryLimit, defaultPerDevicePinnedMemoryLimit) exceeds its memory, {amount}"
+            )
 
 
 # -- unprepare

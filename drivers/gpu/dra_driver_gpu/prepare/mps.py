@@ -58,8 +58,11 @@ class MpsDaemon(DaemonSpec):
         """The commands that set its limits, in the words of its control program."""
         if self.percentage is not None:
             yield f"set_default_active_thread_percentage {self.percentage}"
-        for uuid, limit in sorted(self.limits.items()):
-            yield f"set_default_device_pinned_mem_limit {uuid} {limit}"
+        for index, uuid in enumerate(sorted(self.devices)):
+            if (
+                uuid in self.limits
+            ):  # as NVIDIA documents, by the index among the daemon's devices; by UUID has no effect
+                yield f"set_default_device_pinned_mem_limit {index} {self.limits[uuid]}"
 
     @property
     def journal_entry(self) -> JSON:

@@ -38,6 +38,17 @@ def test_an_empty_set_is_not_waited_for(models: tuple[str, ...]) -> None:
     nvml.shutdown()
 
 
+def test_where_nvml_has_no_events_gpus_are_watched_by_their_counters(
+    watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = watch("L4", interval=0.1)
+    node.nvml.fail("nvmlEventSetCreate", ReturnCode.NOT_SUPPORTED, times=10**6)
+    for _ in range(3):
+        node.step()
+        assert node.unhealthy() == {}
+    assert caplog.text.count("NVML has no events here, so only the counters of GPUs are watched") == 1
+
+
 def test_a_gpu_that_reports_no_events_is_watched_by_its_counters(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     node = watch("L4", interval=0.1)
     node.nvml.fail("nvmlDeviceGetSupportedEventTypes", ReturnCode.NOT_SUPPORTED, times=10**6)

@@ -73,7 +73,7 @@ def test_a_daemon_with_limits(make_node, mps):
     assert len(harness.effects.running_daemons()) >= 1
     assert commands(harness)[-2:] == [
         "set_default_active_thread_percentage 50",
-        f"set_default_device_pinned_mem_limit {uuid} 10240M",
+        "set_default_device_pinned_mem_limit 0 10240M",
     ]
     assert harness.memory.state(uuid).compute_mode is ComputeMode.EXCLUSIVE_PROCESS
     container = prepared.container()
@@ -85,6 +85,32 @@ def test_a_daemon_with_limits(make_node, mps):
     assert harness.effects.running_daemons() == []
     assert list(harness.node.path("/s/mps").iterdir()) == []
     assert harness.memory.state(uuid).compute_mode is ComputeMode.DEFAULT
+
+
+def test_limits_of_several_gpus_are_by_their_index_in_the_daemon(make_node, mps):
+    harness = make_node("L4", "L4")
+    first, second = sorted(gpu.uuid for gpu in harness.memory.gpus)
+    limits = {"defaultPinnedDeviceMemoryLimit": "2Gi", "defaultPerDevicePinnedMemoryLimit": {second: "1Gi"}}
+    harness.driver.prepare(claim(request("g", count=2), config=mps(**limits)))
+    assert commands(harness)[-2:] == [
+        "set_default_device_pinned_mem_limit 0 2048M",
+        "set_default_device_pinned_mem_limit 1 1024M",
+    ]
+    (log,) = harness.node.path("/s/mps").glob("*/log/output.log")
+    assert f"started for {first},{second} " in log.read_text()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"defaultPinnedDeviceMemoryLimit": "900Gi"}, {"defaultPerDevicePinnedMemoryLimit": {"0": "25Gi"}}],
+)
+def test_a_limit_above_the_memory_of_the_gpu_is_refused(make_node, mps, limits):
+    harness = make_node("L4")
+    asked = claim("gpu", config=mps(**limits))
+    with pytest.raises(PermanentError, match=r"device gpu-0: the limit of \d+Mi in .* exceeds its memory, \d"):
+        harness.driver.prepare(asked)
+    assert harness.effects.running_daemons() == []
+    assert harness.memory.state(harness.memory.gpus[0].uuid).compute_mode is ComputeMode.DEFAULT
 
 
 def test_devices_that_share_a_configuration_share_a_daemon(make_node, mps):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dra_driver_nic.describe.nics import NETWORK_CLASS, Nic
 from dra_driver_nic.describe.selection import kept, shared
-from dra_driver_nic.network.links import NetworkSnapshot
+from dra_driver_nic.network.links import Link, NetworkSnapshot
 from dra_driver_nic.network.rdma import INFINIBAND_LAYER
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import AllocatedDevice, Capacity, CounterConsumption, CounterSet, Device, HeldDevice, ResourcePool
@@ -83,12 +83,13 @@ def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:
 
 
 def device_name(nic: Nic) -> str:
-    """Return the name of a device: its PCI address and port, else the name of its interface.
+    """Return the name of a device: its PCI address, port and part, else the name of its interface.
 
-    A name that is no DNS label is written in base32, as dranet does it.
+    It depends on nothing but the device: neither on what else there is, nor on the order of interfaces. A name that is
+    no DNS label is written in base32, as dranet does it.
     """
     if nic.pci is not None:
-        return function_name(nic.pci.address) + (f"-{nic.port}" if nic.port else "")
+        return "-".join([function_name(nic.pci.address), *(str(part) for part in (nic.port, nic.part) if part)])
     name = nic.link.name if nic.link is not None else ""
     if _LABEL.fullmatch(name) and len(name) <= _NAME_LONGEST:
         return name
@@ -101,14 +102,41 @@ def function_name(address: str) -> str:
 
 
 def published(nics: Iterable[Nic], snapshot: NetworkSnapshot, settings: NicSettings) -> dict[str, Nic]:
-    """Return the devices that claims may have, by name; of several with one name, such as subfunctions, the first."""
+    """Return the devices that claims may have, by name; none of several that the kernel gives nothing of their own."""
     nics = shared(tuple(nics), snapshot, settings)
     reasons = kept(nics, snapshot, settings)
-    names: dict[str, Nic] = {}
+    by_name: dict[str, list[Nic]] = {}
     for nic in nics:
         if nic.link is None or nic.link.index not in reasons:
-            names.setdefault(device_name(nic), nic)
-    return names
+            by_name.setdefault(device_name(nic), []).append(nic)
+    return {name: same[0] for name, same in by_name.items() if len(same) == 1}
+
+
+def with_held_names(nics: Mapping[str, Nic], read: Callable[[str], NicRecord]) -> dict[str, Nic]:
+    """Return devices under the names that they had when claims got them, until these claims are gone.
+
+    Releases before 0.2 called every part of a port like the port. Until such a name is free, the port is left out.
+
+    read: returns the record of a device.
+    """
+    named = {}
+    for name, nic in nics.items():
+        earlier = device_name(replace(nic, part=""))
+        if nic.part and _interface(read(earlier).attributes) == _interface(attributes(nic)):
+            named[earlier] = nic
+        elif nic.part or nic.link is None or not _is_of_another(read(name), nic.link):
+            named.setdefault(name, nic)
+    return named
+
+
+def _interface(values: Mapping[str, object]) -> tuple[object, object]:
+    return values.get("pciAddress"), values.get("ifName")
+
+
+def _is_of_another(record: NicRecord, link: Link) -> bool:
+    """Return whether the device of a record has another interface: with another name, and another MAC address."""
+    values = record.attributes
+    return "ifName" in values and values["ifName"] != link.name and values.get("mac") != link.mac
 
 
 def make_pool(

@@ -25,6 +25,7 @@ from dra_sdk.hardware import (
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
+_PARTITION: Final = "ipoib"
 OWN_SHARE_PREFIX: Final = "dramv"
 """How the names begin of the macvlans and ipvlans that this driver makes on the node."""
 _OWN_SHARE: Final = re.compile(OWN_SHARE_PREFIX + r"[0-9a-f]{10}")
@@ -62,6 +63,8 @@ class Nic:
     pci: its PCI function. None for an interface in software.
     pf: the physical function. None if this is no virtual function.
     port: number of the port of a PCI function with several, from 0.
+    part: what tells it from others of the same function and port: `sf88` for the subfunction of this number, `p8001`
+        for a partition of InfiniBand, `id1` for an interface with a `dev_id`. Empty for the port itself.
     speed: megabits per second; of a virtual function that is switched off those of its physical one. None if neither
         reports any.
     rdma: its RDMA devices.
@@ -75,6 +78,7 @@ class Nic:
     pci: PciDevice | None = None
     pf: PhysicalFunction | None = None
     port: int = 0
+    part: str = ""
     speed: int | None = None
     rdma: tuple[RdmaDevice, ...] = ()
     eswitch_mode: str = ""
@@ -186,7 +190,8 @@ class _NicReader:
             addresses=tuple(address.address for address in addresses if not address.scope),
             pci=pci,
             pf=pf,
-            port=(read_optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
+            port=self._port(link) if pci else 0,
+            part=self._part(link) if pci else "",
             speed=pf.speed if speed is None and pf is not None else speed,
             rdma=tuple(self._rdma_of(link, pci)),
             eswitch_mode=self._eswitch_mode(pci),
@@ -196,7 +201,23 @@ class _NicReader:
     def _without_interface(self, pci: PciDevice, *rdma: RdmaDevice) -> Nic:
         pf = self._physical_function(pci)
         speed = None if pf is None else pf.speed
-        return Nic(link=None, pci=pci, pf=pf, speed=speed, rdma=rdma, eswitch_mode=self._eswitch_mode(pci))
+        part = next((part for device in rdma if (part := self._subfunction(f"class/infiniband/{device.name}"))), "")
+        return Nic(link=None, pci=pci, pf=pf, part=part, speed=speed, rdma=rdma, eswitch_mode=self._eswitch_mode(pci))
+
+    def _port(self, link: Link) -> int:
+        return read_optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0
+
+    def _part(self, link: Link) -> str:
+        directory = self._host.sys / "class/net" / link.name
+        if link.kind == _PARTITION and link.parent:
+            return f"p{text_or_empty(directory / 'pkey').removeprefix('0x')}"
+        identity = "" if self._port(link) else text_or_empty(directory / "dev_id").removeprefix("0x")
+        return self._subfunction(f"class/net/{link.name}") or (f"id{identity}" if identity.strip("0") else "")
+
+    def _subfunction(self, device: str) -> str:
+        """Return `sf` with the number that was given to a subfunction; empty for a device that is none."""
+        number = text_or_empty(self._host.sys / device / "device/sfnum")
+        return f"sf{number}" if number else ""
 
     def _rdma_of(self, link: Link, pci: PciDevice | None) -> list[RdmaDevice]:
         devices = self._rdma_by_place.get(link.name, []) + (self._rdma_by_place.get(pci.address, []) if pci else [])
@@ -234,6 +255,7 @@ def _speed(host: Host, link: Link) -> int | None:
     return int(speed) if speed.isdecimal() and int(speed) > 0 else None
 
 
-def _order(nic: Nic) -> tuple[bool, int, str, int, str]:
+def _order(nic: Nic) -> tuple[bool, int, str, int, str, str]:
     address = nic.pci.address if nic.pci is not None else ""
-    return (not address, len(address), address, nic.port, nic.link.name if nic.link is not None else "")
+    name = nic.link.name if nic.link is not None else ""
+    return (not address, len(address), address, nic.port, nic.part, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dra_driver_nic.describe.devices import OF_SHARE, NicRecord, device_name, nic_records, published
+from dra_driver_nic.describe.devices import OF_SHARE, NicRecord, device_name, nic_records, published, with_held_names
 from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.describe.selection import kept, shared
 from dra_driver_nic.network.files import FilesNamespace
@@ -130,15 +130,19 @@ class NicNode:
         places: where the devices are that are read, as `read_nics` takes them; None: all are read.
         """
         snapshot = snapshot or self.snapshot()
-        return published(read_nics(self.host, snapshot, places), snapshot, self.settings)
+        nics = published(read_nics(self.host, snapshot, places), snapshot, self.settings)
+        return with_held_names(nics, self.records.read)
 
     def absence(self, name: str, snapshot: NetworkSnapshot) -> str:
         """Say why a device is not among the `devices` of a snapshot, as the end of a sentence."""
         nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
         reasons = kept(nics, snapshot, self.settings)
-        for nic in nics:
-            if nic.link is not None and device_name(nic) == name and nic.link.index in reasons:
+        same = [nic for nic in nics if device_name(nic) == name]
+        for nic in same:
+            if nic.link is not None and nic.link.index in reasons:
                 return f"{nic} {reasons[nic.link.index]}"
+        if len(same) > 1:
+            return f"{' and '.join(map(str, same))} have the same PCI function and port, and no number of their own"
         return "its interface is not on the node: something else has taken, renamed or removed it"
 
     def recorded(self) -> dict[str, NicRecord]:

@@ -14,7 +14,7 @@ from dra_driver_nic.describe.nics import Nic
 from dra_driver_nic.network.links import Link, NetworkSnapshot
 from dra_driver_nic.settings import NicSettings
 
-_STACKED: Final = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "ipoib"})
+STACKED: Final = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "ipoib"})
 
 
 def shared(nics: Sequence[Nic], snapshot: NetworkSnapshot, settings: NicSettings) -> tuple[Nic, ...]:
@@ -59,7 +59,7 @@ def _reason(nic: Nic, link: Link, snapshot: NetworkSnapshot, uplinks: set[int], 
         return "is InfiniBand, on which no macvlan can be, though shared names it" if nic.infiniband else ""
     if nic.pci is None and link.kind not in settings.software:
         return f"is of kind {link.kind or 'unknown'}, which the setting software does not name"
-    above = sorted(other.name for other in snapshot.links if other.parent == link.index and other.kind in _STACKED)
+    above = sorted(other.name for other in snapshot.links if other.parent == link.index and other.kind in STACKED)
     return f"carries interface {', '.join(above)}" if above else _reason_of_physical_function(nic, settings)
 
 
@@ -99,6 +99,6 @@ def _uplinks(snapshot: NetworkSnapshot) -> set[int]:
             continue
         uplinks.add(index)
         queue += [link.index for link in snapshot.links if link.master == index]
-        if links[index].kind in _STACKED and links[index].parent in links:
+        if links[index].kind in STACKED and links[index].parent in links:
             queue.append(links[index].parent)
     return uplinks

@@ -14,6 +14,7 @@ import errno
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+from dra_driver_nic.describe.selection import STACKED
 from dra_driver_nic.network.links import (
     Address,
     Link,
@@ -86,11 +87,21 @@ def _send(network: Network, attachment: Attachment, pod: NetworkNamespace, taken
     link = named(network, state.name)
     if link is None:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
+    _check_free(network, link, attachment)
     network.add_altname(link.index, attachment.tag)
     for name in link.altnames:
         if name in taken:
             network.remove_altname(link.index, name)
     network.move(link.index, pod.handle, name=attachment.pod.name)
+
+
+def _check_free(network: Network, link: Link, attachment: Attachment) -> None:
+    """Refuse an interface that another tool has begun to use since the claim was prepared. Raises NetworkError."""
+    for other in network.links():
+        if link.master == other.index:
+            raise NetworkError(f"{attachment} belongs to interface {other.name} of the node now; take it out of that")
+        if other.parent == link.index and other.kind in STACKED and not attachment.parent:
+            raise NetworkError(f"{attachment} carries interface {other.name} of the node now; remove that")
 
 
 def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:

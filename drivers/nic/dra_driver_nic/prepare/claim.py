@@ -70,6 +70,7 @@ def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Map
             raise RetriableError(f"device {device.name}: {node.absence(device.name, snapshot)}")
     for _, device in wanted:
         _check(nics[device.name], device)
+        _check_whole_function(nics, nics[device.name], device)
     return nics, {
         record_name(device): plan_attachment(node, network, snapshot, claim, nics[device.name], number=number)
         for number, device in wanted
@@ -187,6 +188,17 @@ def _check(nic: Nic, device: Allocated) -> None:
         check_interface(nic, link, device)
 
 
+def _check_whole_function(nics: Mapping[str, Nic], nic: Nic, device: Allocated) -> None:
+    """Refuse to bind a PCI function to VFIO for a device that is only a part of it: its other parts would end."""
+    others = [name for name, other in nics.items() if other.pci == nic.pci and other is not nic]
+    if device.config.driver is not None and (nic.part or others):
+        parts = f"so are {', '.join(others)}" if others else "it has others"
+        raise PermanentError(
+            f"device {device.name} ({nic}): driver {device.config.driver} takes a PCI function as a whole, and this is "
+            f"a part of one; {parts}"
+        )
+
+
 def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) -> None:
     """Refuse a name that two devices of the claim want, and an address that a device of this node has already."""
     names: dict[str, str] = {}
@@ -250,7 +262,7 @@ def _prepare(
     node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
 ) -> PreparedDevice:
     """Prepare RDMA, and an address by DHCP; the interface follows when the sandbox starts."""
-    nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
+    nodes = _rdma_nodes(node, nic, device) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     rdma = _rdma_that_moves(node, device, nic)
     links = links_on(nic, in_pod=device.config.rdma is not False) if plan is not None else []
@@ -340,6 +352,16 @@ def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
     return [rdma.name for rdma in nic.rdma if not rdma.parent]  # one in software cannot move: see `rdma_links`
 
 
-def _rdma_nodes(nic: Nic) -> list[str]:
+def _rdma_nodes(node: NicNode, nic: Nic, device: Allocated) -> list[str]:
+    """Return the device nodes of RDMA that exist. PermanentError if one is missing, and the claim asks for RDMA."""
     nodes = [path for rdma in nic.rdma for path in rdma.nodes]
-    return [*nodes, CONNECTION_MANAGER] if nodes else []
+    if not nodes:
+        return []
+    wanted = [*nodes, CONNECTION_MANAGER]
+    missing = [path for path in wanted if not node.access.local(path).exists()]
+    if missing and device.config.rdma:
+        module = "rdma_ucm" if missing[0] == CONNECTION_MANAGER else "ib_uverbs"
+        raise PermanentError(
+            f"device {device.name} ({nic}): rdma is true, but the node has no {missing[0]}: load the module {module}"
+        )
+    return [path for path in wanted if path not in missing]

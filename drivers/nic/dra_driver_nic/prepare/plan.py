@@ -33,6 +33,7 @@ from dra_driver_nic.prepare.cni import read_network
 from dra_driver_nic.prepare.shares import share_kind, share_state
 from dra_sdk import AllocatedDevice, Claim, PermanentError
 
+_ONLINK: Final = 0x04  # RTNH_F_ONLINK
 _NODAD: Final = 0x02  # IFA_F_NODAD
 _IPV4, _IPV6 = 4, 6
 _MIN_IPV6_MTU: Final = 1280
@@ -96,6 +97,7 @@ def plan_attachment(
         _check_addresses(snapshot, 0, addresses, label)
         state = share_state(link, tag, device.config, label)
         pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
+        _check_gateways(device.config, pod, label)
         cni = _network(node, device.config, label)
         kind = share_kind(device.config)
         return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, kind=kind, cni=cni)
@@ -104,12 +106,14 @@ def plan_attachment(
     _check_addresses(snapshot, link.index, addresses, label)
     state = _host_state(network, snapshot, link, device.config, label)
     ethtool = _ethtool(network, link, device.config.ethtool, label)
+    pod = _pod_state(device.config, state, ethtool)
+    _check_gateways(device.config, pod, label)
     return Attachment(
         device=device.name,
         tag=tag,
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
-        pod=_pod_state(device.config, state, ethtool),
+        pod=pod,
         cni=_network(node, device.config, label),
     )
 
@@ -168,6 +172,24 @@ def _check_addresses(snapshot: NetworkSnapshot, link: int, wanted: Collection[st
             raise PermanentError(
                 f"{label}: address {_ip(text)} of interface.addresses is used by interface {others[_ip(text)]} "
                 "of the node"
+            )
+
+
+def _check_gateways(config: NicConfig, pod: PodState, label: str) -> None:
+    """Refuse a route whose gateway is in no network of the interface, as the kernel does in the pod."""
+    if config.interface.dhcp:
+        return  # the networks are those of the lease
+    networks = [ipaddress.ip_interface(address.address).network for address in pod.addresses]
+    networks += [ipaddress.ip_network(route.destination) for route in pod.routes if not route.gateway]
+    for route in pod.routes:
+        if not route.gateway or route.flags & _ONLINK:
+            continue
+        gateway = ipaddress.ip_address(route.gateway)
+        if not gateway.is_link_local and not any(gateway in network for network in networks):
+            whose = "" if config.routes is not None else ", which it has on the node and keeps without routes,"
+            raise PermanentError(
+                f"{label}: routes: gateway {gateway} of {route.destination}{whose} is in no network of its addresses "
+                f"({', '.join(address.address for address in pod.addresses) or 'none'}); give routes that fit, or []"
             )
 
 

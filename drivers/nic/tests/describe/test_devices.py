@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_nic import NicSettings
-from dra_driver_nic.describe.devices import NicRecord, attributes, device_name, make_pool, published
+from dra_driver_nic.describe.devices import NicRecord, attributes, device_name, make_pool, published, with_held_names
 from dra_driver_nic.describe.nics import Nic, PhysicalFunction
 from dra_driver_nic.network.links import INFINIBAND, Link, NetworkSnapshot
 from dra_driver_nic.network.rdma import RdmaDevice, RdmaPort
@@ -157,9 +157,31 @@ def test_a_pci_function_is_named_after_its_address_and_port(vf: Nic) -> None:
     assert device_name(replace(vf, port=1)) == "pci-0000-3b-00-5-1"
 
 
-def test_of_interfaces_with_one_name_the_first_is_published(vf: Nic) -> None:
+def test_interfaces_that_nothing_tells_apart_are_not_published(vf: Nic) -> None:
     second = replace(vf, link=replace(LINK, index=6, name="ens1f0v3s0"))
-    assert published((vf, second), NetworkSnapshot(), NicSettings()) == {"pci-0000-3b-00-5": vf}
+    assert published((vf, second), NetworkSnapshot(), NicSettings()) == {}
+    part = replace(second, part="sf88")
+    names = {"pci-0000-3b-00-5": vf, "pci-0000-3b-00-5-sf88": part}
+    assert published((vf, part), NetworkSnapshot(), NicSettings()) == names
+    assert published((part,), NetworkSnapshot(), NicSettings()) == {"pci-0000-3b-00-5-sf88": part}
+
+
+def test_a_device_that_a_claim_has_keeps_the_name_of_an_earlier_release_and_no_other_gets_it(vf: Nic) -> None:
+    part = replace(vf, link=replace(LINK, index=6, name="ens1f0v3s0", mac="02:00:00:00:00:88"), part="sf88")
+    port, own = "pci-0000-3b-00-5", "pci-0000-3b-00-5-sf88"
+    records = {port: NicRecord(claim="uid", attributes=attributes(part))}
+
+    def names(*nics: Nic) -> dict[str, Nic]:
+        there = published(nics, NetworkSnapshot(), NicSettings())
+        return with_held_names(there, lambda name: records.get(name, NicRecord()))
+
+    assert names(vf, part) == {port: part}
+    assert names(vf) == {}, "while a pod has the part, its name is taken"
+    records.clear()
+    assert names(vf, part) == {port: vf, own: part}
+    records[port] = NicRecord(claim="uid", attributes=attributes(vf))
+    renamed = replace(vf, link=replace(LINK, name="eth7"))
+    assert names(renamed, part) == {port: renamed, own: part}
 
 
 def test_a_device_that_a_claim_has_keeps_its_attributes(vf: Nic) -> None:

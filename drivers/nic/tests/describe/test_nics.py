@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from dra_driver_nic.describe.devices import device_name
 from dra_driver_nic.describe.nics import Nic, read_nics
 from dra_driver_nic.network.files import FilesNamespace, FilesNetwork
 from dra_driver_nic.network.links import Address, Link, NetworkSnapshot
@@ -159,3 +160,35 @@ def test_nothing_is_read_where_no_device_is(dra_node: FakeNode) -> None:
     MACHINES["mlx5"].write(dra_node)
     snapshot = FilesNamespace(dra_node.node).run(lambda network: network.snapshot())
     assert read_nics(dra_node.node, snapshot, {"0000:ff:00.0", "eth77"}) == ()
+
+
+def test_parts_of_a_function_are_told_by_numbers_of_their_own(dra_node: FakeNode) -> None:
+    """Whatever else there is: the subfunction alone has the name that it has beside its port and other parts."""
+    plug(dra_node, ETHERNET)
+    subfunction = f"{ROOT}/{PF}/mlx5_core.sf.4"
+    dra_node.file(f"/sys/devices/{subfunction}/sfnum", "88\n")
+    write_interface(dra_node, "en3f0pf0sf88", 9, subfunction)
+    assert [device_name(nic) for nic in read(dra_node)] == ["pci-0000-3b-00-0-sf88"]
+    write_rdma_device(dra_node, "mlx5_9", f"{ROOT}/{PF}/mlx5_core.sf.5", 9, interfaces=["in-a-pod"])
+    dra_node.file(f"/sys/devices/{ROOT}/{PF}/mlx5_core.sf.5/sfnum", "89\n")
+    write_interface(dra_node, "a1", 3, f"{ROOT}/{PF}", dev_id="0x1")
+    write_interface(dra_node, "zz", 2, f"{ROOT}/{PF}", dev_id="0x0")
+    write_interface(dra_node, "b1", 4, f"{ROOT}/{PF}", dev_id="0x1", dev_port=1)
+    names = {str(nic): device_name(nic).removeprefix("pci-0000-3b-00-0") for nic in read(dra_node)}
+    assert names == {
+        "interface zz": "",
+        "interface a1": "-id1",
+        "interface b1": "-1",
+        "interface en3f0pf0sf88": "-sf88",
+        "RDMA device mlx5_9": "-sf89",
+    }
+
+
+def test_a_partition_of_infiniband_has_its_key_in_its_name(dra_node: FakeNode) -> None:
+    plug(dra_node, ETHERNET)
+    write_interface(dra_node, "ib0", 2, f"{ROOT}/{PF}", type=32, pkey="0xffff")
+    write_interface(dra_node, "ib0.8001", 3, f"{ROOT}/{PF}", type=32, pkey="0x8001")
+    parent = Link(index=2, name="ib0", mac="", mtu=1500, up=True, state="up", carrier=True, arp_type=32, kind="ipoib")
+    child = replace(parent, index=3, name="ib0.8001", parent=2)
+    nics = read(dra_node, NetworkSnapshot(links=(parent, child)))
+    assert [device_name(nic) for nic in nics] == ["pci-0000-3b-00-0", "pci-0000-3b-00-0-p8001"]

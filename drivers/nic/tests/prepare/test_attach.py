@@ -77,7 +77,7 @@ def test_a_configuration_that_the_kernel_refuses_is_undone(
 ) -> None:
     before = networks.node.state()
     pod = networks.add_pod("pod1")
-    config = NicConfig(routes=(RouteConfig(destination="10.2.0.0/16", gateway="10.200.0.1"),))
+    config = NicConfig(routes=(RouteConfig(destination="10.2.0.0/16", scope=253, source="10.200.0.1"),))
     nic_driver.prepare(claim(BOTH, config=config))
     with pytest.raises(RetriableError, match=r"refused to add route 10\.2\.0\.0/16 through interface"):
         run_sandbox(nic_driver, "pod1")
@@ -91,7 +91,7 @@ def test_an_address_that_the_pod_has_is_refused_before_anything_moves(
     before = networks.node.state()
     pod = networks.add_pod("pod1")
     pod.ip("link add eth0 type veth peer name other", "addr add 10.1.1.5/16 dev eth0")
-    nic_driver.prepare(claim(ONE, config=NicConfig(interface=InterfaceConfig(addresses=("10.1.1.5/24",)))))
+    nic_driver.prepare(claim(ONE, config=NicConfig(interface=InterfaceConfig(addresses=("10.1.1.5/24",)), routes=())))
     with pytest.raises(RetriableError, match=r"cannot get address 10\.1\.1\.5 in the pod: interface eth0 of the pod"):
         run_sandbox(nic_driver, "pod1")
     wait_for_state(networks.node, before)
@@ -107,6 +107,28 @@ def test_an_interface_that_another_tool_took_after_prepare_is_reported(
     networks.node.ip(change)
     before = networks.node.state()
     with pytest.raises(RetriableError, match="is not on the node; something else has taken, renamed or removed it"):
+        run_sandbox(nic_driver, "pod1")
+    wait_for_state(networks.node, before)
+    assert pod.names() == {"lo"}
+    nic_driver.unprepare(prepared)
+    wait_for_state(networks.node, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("link add br0 type bridge; link set nic0 master br0", "belongs to interface br0 of the node now"),
+        ("link add link nic0 name upper type macvlan mode bridge", "carries interface upper of the node now"),
+    ],
+)
+def test_an_interface_that_another_tool_uses_after_prepare_is_not_moved(
+    nic_driver: DriverHarness, networks: PrivateNetworks, change: str, message: str
+) -> None:
+    pod = networks.add_pod("pod1")
+    prepared = nic_driver.prepare(claim(ONE))
+    networks.node.ip(*change.split("; "))
+    before = networks.node.state()
+    with pytest.raises(RetriableError, match=message):
         run_sandbox(nic_driver, "pod1")
     wait_for_state(networks.node, before)
     assert pod.names() == {"lo"}

@@ -25,11 +25,11 @@ def test_a_name_or_address_that_is_used_already_is_refused(nic_driver: DriverHar
             r"10\.1\.1\.5 of interface\.addresses is used by device nic0 of the",
         ),
     ):
-        asked = claim(BOTH, config=NicConfig(interface=interface))
+        asked = claim(BOTH, config=NicConfig(interface=interface, routes=()))
         with pytest.raises(PermanentError, match=message):
             nic_driver.prepare(asked)
         nic_driver.unprepare(asked)
-    addressed = NicConfig(interface=InterfaceConfig(addresses=("10.1.1.5/24",)))
+    addressed = NicConfig(interface=InterfaceConfig(addresses=("10.1.1.5/24",)), routes=())
     nic_driver.prepare(claim(ONE, config=addressed))
     with pytest.raises(PermanentError, match=r"device nic1: address 10\.1\.1\.5 .* is used by device nic0"):
         nic_driver.prepare(claim(config=addressed))

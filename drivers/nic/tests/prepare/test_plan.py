@@ -75,6 +75,38 @@ def test_an_address_of_another_interface_of_the_node_is_refused(
     assert networks.node.state() == before
 
 
+GATEWAY = r"routes: gateway 10\.{} of .* is in no network of its addresses \({}\); give routes that fit, or \[\]"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "routes", "message"),
+    [
+        (
+            ["10.1.1.5/24"],
+            None,
+            r"gateway 10\.9\.0\.2 of 10\.77\.0\.0/24, which it has on the node and keeps without routes",
+        ),
+        (["10.9.0.5/24"], None, ""),
+        (["10.1.1.5/24"], [], ""),
+        (["10.1.1.5/24"], [("10.2.0.0/16", "10.3.0.1")], GATEWAY.format(r"3\.0\.1", r"10\.1\.1\.5/24")),
+        ([], [("10.2.0.0/16", "10.3.0.1")], GATEWAY.format(r"3\.0\.1", "none")),
+        (["10.1.1.5/32"], [("10.2.0.0/16", "10.3.0.1"), ("10.3.0.1/32", None)], ""),
+        (["fd07::5/64"], [("fd08::/64", "fe80::1")], ""),
+    ],
+)
+def test_a_route_whose_gateway_is_out_of_reach_is_refused(
+    nic_driver: DriverHarness, addresses: list[str], routes: list[tuple[str, str | None]] | None, message: str
+) -> None:
+    given = [RouteConfig(destination=to, gateway=via, scope=0 if via else 253) for to, via in routes or ()]
+    interface = InterfaceConfig(addresses=tuple(addresses))
+    config = NicConfig(interface=interface, routes=None if routes is None else tuple(given))
+    if message:
+        with pytest.raises(PermanentError, match=message):
+            nic_driver.prepare(claim(ONE, config=config))
+    else:
+        nic_driver.prepare(claim(ONE, config=config))
+
+
 def test_a_sysctl_that_the_kernel_does_not_have_is_refused(nic_driver: DriverHarness) -> None:
     asked = claim(ONE, config=NicConfig(interface=InterfaceConfig(sysctls={"ipv4.conf.arp_magic": "1"})))
     with pytest.raises(PermanentError, match=r"interface\.sysctls: the kernel has no sysctl ipv4\.conf\.arp_magic"):
