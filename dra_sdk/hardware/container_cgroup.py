@@ -19,7 +19,7 @@ from typing import Final
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import format_cpuset
-from dra_sdk.hardware.host import read_text
+from dra_sdk.hardware.host import read_large_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.model.container import ContainerResources
 from dra_sdk.model.driver import Host
@@ -72,7 +72,7 @@ class ContainerCgroup:
         """Return the root of the hierarchy that has a controller, and whether it is that of cgroup v2."""
         mounts = self.host.proc / "1/mounts"
         unified = None
-        for line in read_text(mounts).splitlines():
+        for line in read_large_text(mounts).splitlines():
             _, place, kind, options, *_ = line.split()
             if kind == "cgroup" and controller in options.split(","):
                 return self._local(place), False

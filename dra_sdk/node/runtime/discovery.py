@@ -17,6 +17,8 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
+from dra_sdk.model.omissions import collecting_omissions
+from dra_sdk.node.runtime.omissions import OmissionReport
 from dra_sdk.node.threads import Ended, RestartingThread, call_after
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class Discovery:
     stages: what the pools pass first, in this order.
     watch_ended: called when `dra_watch` ends without having been asked to.
     failed: called for each discovery that failed, with the reason.
+    omissions: what the last discovery left out.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Discovery:
         failed: Ended = lambda _error: None,
     ) -> None:
         self._driver, self._node, self._publish, self._stages = driver, node, publish, stages
+        self.omissions = OmissionReport(driver.info.name)
         self._wake = Condition()  # guards the next two
         self._requested = False
         self._once_more_at: float | None = None  # while it is not known whether dra_watch notices changes
@@ -126,8 +130,9 @@ class Discovery:
             self._requested = False
 
     def _once(self) -> None:
-        with call_after(SLOW_SECONDS, self._log_slow):
+        with call_after(SLOW_SECONDS, self._log_slow), collecting_omissions() as omissions:
             pools = self._driver.discover(self._node)
+        self.omissions.update(omissions)
         with self._publishing:
             self._discovered = pools
             self._pass_on(pools)

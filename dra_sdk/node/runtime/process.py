@@ -285,6 +285,7 @@ class DriverProcess:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
         if self.settings.serve != "registration":
             self.metrics.add_devices(self.publisher.discovery.all_published, self.publisher.health.feed.snapshot)
+            self.metrics.add_driver_gauges(self.publisher.discovery.omissions.gauges)
         if self.driver.implements("dra_metrics") and self.settings.serve != "registration":
             self.metrics.add_driver_gauges(lambda: self.driver.metrics(self.node, self.preparer.held()))
 

@@ -39,6 +39,7 @@ from dra_sdk.hardware import (
     format_cpuset,
     read_cpus,
     read_cpuset,
+    read_if_exists,
     read_pci_roots,
     uevents,
 )
@@ -74,6 +75,8 @@ class CpuDriver:
         """Yield the node's own pool. Raise an error, and publish nothing, if the kubelet gives CPUs away by itself."""
         refuse_static_policy(node, self._settings.kubelet_dir)
         roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
+        if self._settings.isolated_cpus != "include":  # claims would get the wrong CPUs
+            read_if_exists(read_cpuset, node.sys / "devices/system/cpu/isolated")
         self._topology = read_cpus(node)
         yield cpu_pool(node.name, self._topology, self._settings, roots)
 

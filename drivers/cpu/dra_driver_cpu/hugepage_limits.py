@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, read_text
+from dra_sdk.hardware import Host, entries, read_text
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
@@ -96,7 +96,7 @@ def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[
     root = host.sys / "fs/cgroup"
     is_v2 = (root / _CONTROLLERS_OF_V2).exists()
     hierarchy = root if is_v2 else root / "hugetlb"
-    if not is_v2 and root.is_dir() and any(root.iterdir()) and not hierarchy.exists():
+    if not is_v2 and root.is_dir() and entries(root) and not hierarchy.exists():
         return  # a kernel without this controller
     directory = hierarchy / _below_root(host, pod.cgroup_parent)
     if not directory.is_dir():
