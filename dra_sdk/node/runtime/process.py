@@ -194,7 +194,7 @@ class DriverProcess:
 
     def _pages(self) -> dict[str, Page]:
         served = self.settings.serve
-        checks = () if served == "registration" else (self._damaged.check,)
+        checks = () if served == "registration" else (self._damaged.check, self.publisher.discovery.failures.check)
         return pages(self.metrics, self.paths, served, self.registration, self.publisher.slices, checks=checks)
 
     def _withdraw(self) -> None:
