@@ -261,7 +261,7 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
 
 def _identity(node: NodeAccess, address: str) -> str:
     """Return vendor and device of a function, such as `0x10de:0x2330`; empty if it is not there."""
-    files = (read_optional(read_text, function_path(node, address) / name) for name in ("vendor", "device"))
+    files = (read_if_exists(read_text, function_path(node, address) / name) for name in ("vendor", "device"))
     return ":".join(filter(None, files))
 
 
