@@ -1,7 +1,8 @@
 """`dra-sdk doctor`: what this node lacks for DRA drivers, with a remedy for each.
 
 It looks at the directories of the kubelet and of CDI, the configuration of containerd, the socket of NRI, the kubelet's
-configuration file, and, with credentials, at the API server, the Node and the permissions of the account. Run it as
+configuration file, and, with credentials, at the API server, the Node and the permissions of the account. With a
+driver that is installed, it reads the hardware once as the driver does, and names what cannot be read. Run it as
 root on the node or in a driver's pod. It changes nothing, and says what it cannot see. A driver that runs is checked by
 `dra-sdk conformance`. Exit status: 0 if nothing is missing, 1 if something is, 2 for bad input.
 """
@@ -13,14 +14,17 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict
 
 from dra_sdk.cli.arguments import Commands, add_output, check_host_root
-from dra_sdk.cli.hook_calls import load_driver
+from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.output import print_json, print_lines
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.loader import Driver
 from dra_sdk.loader.finding import iter_drivers
+from dra_sdk.model.driver import Node
+from dra_sdk.model.omissions import collecting_omissions
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.texts import counted
-from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
+from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine, hardware
 
 _NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root", "nri_socket"})
 
@@ -34,7 +38,7 @@ def add_parser(commands: Commands) -> None:
         default="",
         metavar="DRIVER",
         help="the name of a driver in slices (dra.cpu), or one that `dra-sdk drivers` lists: look at its own "
-        "directories; its pod has no others",
+        "directories (its pod has no others) and, if it is installed, read its hardware",
     )
     parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
     add_output(parser, ("text", "json"), "how the findings are shown (default text)")
@@ -46,10 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine the node; status 1 if something is missing."""
     settings = read_settings(arguments)
     check_host_root(settings.host_root)
+    driver = _driver(arguments.driver, settings)
     paths = NodePaths(
         kubelet=settings.kubelet_dir,
         registry=settings.registry,
-        plugins=settings.plugin_data(_driver_name(arguments.driver, settings)),
+        plugins=settings.plugin_data(arguments.driver if driver is None else driver.info.name),
         cdi=settings.cdi_dir,
         root=settings.host_root,
         nri=settings.nri_socket,
@@ -57,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     api = _client(settings)
     with nullcontext() if api is None else closing(api):
         findings = examine(paths, api, settings.node_name, nri=arguments.nri)
+    if driver is not None:
+        findings += _hardware(driver, settings)
     if arguments.output == "json":
         print_json([asdict(finding) for finding in findings])
     else:
@@ -64,17 +71,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(finding.status == "missing" for finding in findings) else 0
 
 
-def _driver_name(word: str, settings: Settings) -> str:
-    """Return the name in slices, also for a name of an installed driver, as `dra-sdk run` takes it. DriverLoadError."""
+def _driver(word: str, settings: Settings) -> Driver | None:
+    """Return the installed driver with a name, as `dra-sdk run` takes it; None for a name in slices. SettingsError."""
     installed = {driver.name for driver in iter_drivers()}
     if word in installed:
-        return load_driver(word, settings.driver, settings.kubelet_dir).info.name
+        return load_driver(word, settings.driver, settings.kubelet_dir)
     if word and "." not in word and not settings.plugin_data(word).is_dir():  # names in slices nearly always have a dot
         listed = ", ".join(sorted(installed)) or "none"
         raise SettingsError(
             f"there is no driver {word!r}; installed are {listed}; the name in slices, such as dra.cpu, will do as well"
         )
-    return word
+    return None
+
+
+def _hardware(driver: Driver, settings: Settings) -> list[Diagnosis]:
+    """Discover once, and say what is left out because it cannot be read."""
+    try:
+        with collecting_omissions() as omissions:
+            discover(driver, Node(settings.node_name, settings.host_root))
+    except DraError as error:
+        return [
+            Diagnosis("missing", f"hardware of {driver.info.name}", str(error), "nothing is published until it works")
+        ]
+    return list(hardware(driver.info.name, omissions))
 
 
 def _client(settings: Settings) -> KubeClient | None:

@@ -19,14 +19,19 @@ from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology, read_cpus
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
 from dra_sdk.hardware.host import (
     device_file,
+    entries,
+    link_target,
     link_target_name,
     numbered_paths,
     read_cpuset,
     read_hex,
+    read_if_exists,
     read_int,
     read_key_values,
+    read_large_text,
     read_optional,
     read_text,
+    real_path,
 )
 from dra_sdk.hardware.numa import HugePages, NumaNode, read_numa_nodes
 from dra_sdk.hardware.pci import (
@@ -41,6 +46,7 @@ from dra_sdk.hardware.pci import (
     read_pci_roots,
 )
 from dra_sdk.model.driver import Host
+from dra_sdk.model.omissions import Omission, collecting_omissions, leave_out, leave_out_fact
 
 __all__ = [
     "NUMA_NODE",
@@ -53,11 +59,17 @@ __all__ = [
     "Host",
     "HugePages",
     "NumaNode",
+    "Omission",
     "PciDevice",
     "PciRoot",
     "SriovPf",
+    "collecting_omissions",
     "device_file",
+    "entries",
     "format_cpuset",
+    "leave_out",
+    "leave_out_fact",
+    "link_target",
     "link_target_name",
     "numa_attribute",
     "numa_list_attribute",
@@ -70,12 +82,15 @@ __all__ = [
     "read_cpus",
     "read_cpuset",
     "read_hex",
+    "read_if_exists",
     "read_int",
     "read_key_values",
+    "read_large_text",
     "read_numa_nodes",
     "read_optional",
     "read_pci_device",
     "read_pci_devices",
     "read_pci_roots",
     "read_text",
+    "real_path",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpu import CpuTopology
-from dra_sdk.hardware.numa import NumaNode
+from dra_sdk.hardware.numa import MAX_NUMA_NODE, NumaNode
 from dra_sdk.hardware.pci import PciDevice
 from dra_sdk.model.device import AttributeValue
 
@@ -23,16 +23,16 @@ PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 """NUMA node, an integer. In a cluster with DRAListTypeAttributes also a list of integers."""
 
-MAX_NUMA_NODE = 1023
-"""Largest NUMA node that Linux can have."""
-
 
 def pci_attributes(device: PciDevice) -> dict[str, AttributeValue]:
     """Return the standard attributes of a PCI function.
 
     `numaNode` is missing if the platform does not report the node: -1 would match every other device without a node.
+    `pcieRoot` is missing if there is no root complex above the function.
     """
-    attributes: dict[str, AttributeValue] = {PCIE_ROOT: device.root, PCI_BUS_ID: device.address}
+    attributes: dict[str, AttributeValue] = {PCI_BUS_ID: device.address}
+    if device.root is not None:
+        attributes = {PCIE_ROOT: device.root, **attributes}
     if device.numa_node is not None:
         attributes |= numa_attribute(device.numa_node)
     return attributes

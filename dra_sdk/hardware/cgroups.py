@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import HardwareError
-from dra_sdk.hardware.host import read_text
+from dra_sdk.hardware.host import read_large_text
 from dra_sdk.hardware.node_access import Command, NodeAccess
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Cgroup:
 
 def _text(path: Path) -> str:
     try:
-        return read_text(path)
+        return read_large_text(path)
     except HardwareError:  # absent, or not readable without privileges
         return ""
 

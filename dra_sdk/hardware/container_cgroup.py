@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import format_cpuset
-from dra_sdk.hardware.host import read_optional, read_text
+from dra_sdk.hardware.host import entries, read_optional, read_text
 from dra_sdk.model.container import ContainerResources
 from dra_sdk.model.driver import Host
 
@@ -54,12 +54,12 @@ class Hierarchy:
         root = host.sys / "fs/cgroup"
         if (root / _CONTROLLERS).exists():
             return cls(root, True)
-        directories = sorted(root.iterdir()) if root.is_dir() else []
-        if not directories:
+        names = entries(root)
+        if not names:
             raise HardwareError(f"{root} has no hierarchies of cgroups: mount the host's {ROOT} into the driver")
-        found = next((path for path in directories if controller in path.name.split(",")), None)
-        if found is not None:
-            return cls(found, False)
+        of_v1 = next((name for name in names if controller in name.split(",")), None)
+        if of_v1 is not None:
+            return cls(root / of_v1, False)
         unified = root / "unified"
         has_it = controller in (read_optional(read_text, unified / _CONTROLLERS) or "").split()
         return cls(unified, True) if has_it else None

@@ -10,6 +10,8 @@ Machines differ. This is how the reader handles unusual ones:
 - Caches have no `id` (ARM), or ids that repeat: the lowest CPU of an L3 cache identifies it.
 - There is no SMT control, or the kernel does not implement it: SMT is on if any core has more than one thread.
 - `nohz_full` reads `(null)` on kernels that started without this parameter: the set is empty.
+- A file cannot be read: what it says is taken from the other threads of the core, or left out. If nothing says in which
+  core, socket or NUMA node a CPU is, it is among `unplaced`; the others are as before.
 
 Reading fails if a CPU goes offline at the same time. Read again to get the new state.
 """
@@ -18,15 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 from dra_sdk.errors import HardwareError
-from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_int, read_optional, read_text
+from dra_sdk.hardware.cpuset import CpuSet, format_cpuset
+from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_if_exists, read_int, read_optional, read_text
 from dra_sdk.hardware.numa import read_numa_cpus
 from dra_sdk.model.driver import Host
+from dra_sdk.model.omissions import leave_out, leave_out_fact
 
 CoreType = Literal["standard", "p-core", "e-core"]
 """`standard` if all cores of the machine are alike, else performance core or efficiency core."""
@@ -45,11 +49,11 @@ class Cpu:
 
     id: number of the CPU.
     core: lowest CPU number of the core.
-    core_id: the kernel's number of the core, unique in the socket.
-    socket: number of the socket (`physical_package_id`). 0 if the kernel does not know it.
+    core_id: the kernel's number of the core, unique in the socket. Negative if it cannot be read.
+    socket: number of the socket (`physical_package_id`). 0 if the kernel does not know it, -1 if it cannot be read.
     die: lowest CPU number of the die. None if the kernel reports no dies.
     cluster: lowest CPU number of the cluster. None if the kernel reports no clusters.
-    numa_node: number of the NUMA node. 0 on a kernel without NUMA support.
+    numa_node: number of the NUMA node. 0 on a kernel without NUMA support, -1 if it cannot be read.
     l3: id of the L3 cache. None if the CPU has none.
     core_type: standard, performance or efficiency core.
     capacity: relative performance by the kernel; the fastest CPU has 1024. None if unknown.
@@ -76,6 +80,7 @@ class CpuTopology:
     isolated: CPUs without the kernel's load balancing (`isolcpus=` or an isolated cpuset partition).
     nohz_full: CPUs without a regular timer tick.
     smt: whether simultaneous multithreading is on.
+    unplaced: online CPUs of which the core, the socket or the NUMA node cannot be read: nobody should get them alone.
     """
 
     cpus: tuple[Cpu, ...]
@@ -83,6 +88,7 @@ class CpuTopology:
     isolated: CpuSet
     nohz_full: CpuSet
     smt: bool
+    unplaced: CpuSet = frozenset()
 
     @cached_property
     def online(self) -> CpuSet:
@@ -129,18 +135,19 @@ class CpuTopology:
 
 
 def read_cpus(host: Host) -> CpuTopology:
-    """Return the CPU topology of `host`. HardwareError names the file that is missing or invalid."""
+    """Return the CPU topology of `host`. HardwareError if it is not known which CPUs and NUMA nodes there are."""
     root = host.sys / "devices/system/cpu"
     online = read_cpuset(root / "online")
     if not online:
         raise HardwareError(f"{root / 'online'}: lists no CPU")
-    cpus = tuple(_read_cpu_values(host, root, online))
+    cpus = tuple(sorted(_read_cpu_values(host, root, online), key=attrgetter("id")))
     return CpuTopology(
         cpus=cpus,
         offline=(read_optional(read_cpuset, root / "present") or online) - online,
         isolated=read_optional(read_cpuset, root / "isolated") or frozenset(),
         nohz_full=read_optional(_read_nohz_full, root / "nohz_full") or frozenset(),
         smt=_read_smt(root / "smt/control", cpus),
+        unplaced=frozenset(cpu.id for cpu in cpus if min(cpu.core_id, cpu.socket, cpu.numa_node) < 0),
     )
 
 
@@ -149,32 +156,63 @@ def _read_cpu_values(host: Host, root: Path, online: CpuSet) -> Iterable[Cpu]:
     l3 = _read_l3(root, online)
     capacities = {cpu: read_optional(read_int, root / f"cpu{cpu}/cpu_capacity") for cpu in online}
     types = _core_types(host, capacities)
-    for cpu in sorted(online):
-        topology = root / f"cpu{cpu}/topology"
-        core = min(_read_siblings(topology, cpu) & online)
-        core_id = read_optional(read_int, topology / "core_id")
-        yield Cpu(
-            id=cpu,
-            core=core,
-            core_id=core if core_id is None else core_id,
-            socket=max(read_optional(read_int, topology / "physical_package_id") or 0, 0),
-            die=_lowest(topology, "die", online),
-            cluster=_lowest(topology, "cluster", online),
-            numa_node=numa[cpu],
-            l3=l3.get(cpu),
-            core_type=types[cpu],
-            capacity=capacities[cpu],
-        )
+    cores = _cores(root, online)
+    ids = _core_numbers(root, cores, "core_id")
+    sockets = _core_numbers(root, cores, "physical_package_id")
+    for core, threads in cores.items():
+        for cpu in sorted(threads):
+            topology = root / f"cpu{cpu}/topology"
+            yield Cpu(
+                id=cpu,
+                core=core,
+                core_id=ids.get(core, -1 - core) if ids else core,
+                socket=max(sockets[core], 0) if core in sockets else -1 if sockets else 0,
+                die=_lowest(topology, "die", online),
+                cluster=_lowest(topology, "cluster", online),
+                numa_node=numa.get(cpu, -1),
+                l3=l3.get(cpu),
+                core_type=types[cpu],
+                capacity=capacities[cpu],
+            )
 
 
-def _read_siblings(topology: Path, cpu: int) -> CpuSet:
-    # core_cpus_list is the newer name (since 5.3). Every kernel has thread_siblings_list.
-    newer = topology / "core_cpus_list"
-    path = newer if newer.exists() else topology / "thread_siblings_list"
+def _cores(root: Path, online: CpuSet) -> dict[int, CpuSet]:
+    """Return the threads of each core, by its lowest CPU. A list that cannot be read is taken from another thread."""
+    lists = {cpu: _read_siblings(root / f"cpu{cpu}/topology", cpu) for cpu in online}
+    known = {other: threads for threads in lists.values() if threads for other in threads}
+    cores: dict[int, CpuSet] = {}
+    for cpu, threads in lists.items():
+        together = (threads or known.get(cpu, frozenset({cpu}))) & online
+        cores[min(together)] = cores.get(min(together), frozenset()) | {cpu}
+    return dict(sorted(cores.items()))
+
+
+def _read_siblings(topology: Path, cpu: int) -> CpuSet | None:
+    """Read the threads of a CPU's core: `core_cpus_list` since 5.3; every kernel has `thread_siblings_list`."""
+    read = partial(_read_list_with, cpu)
+    return read_optional(read, topology / "core_cpus_list") or read_optional(read, topology / "thread_siblings_list")
+
+
+def _read_list_with(cpu: int, path: Path) -> CpuSet:
     siblings = read_cpuset(path)
     if cpu not in siblings:
         raise HardwareError(f"{path}: the threads of CPU {cpu}'s core do not include CPU {cpu}")
     return siblings
+
+
+def _core_numbers(root: Path, cores: Mapping[int, CpuSet], name: str) -> dict[int, int]:
+    """Return a number that all threads of a core have, for each core of which one is readable.
+
+    Without the others: they are named, unless no core has such a file, as on kernels that know no cores.
+    """
+    numbers: dict[int, int] = {}
+    for core, threads in cores.items():
+        found = (read_optional(read_int, root / f"cpu{cpu}/topology/{name}") for cpu in sorted(threads))
+        if (number := next((number for number in found if number is not None), None)) is not None:
+            numbers[core] = number
+    for core in cores.keys() - numbers.keys() if numbers else ():
+        leave_out(f"CPU {format_cpuset(cores[core])}", f"{root}/cpu{core}/topology/{name} cannot be read")
+    return numbers
 
 
 def _lowest(topology: Path, what: str, online: CpuSet) -> int | None:
@@ -186,24 +224,26 @@ def _lowest(topology: Path, what: str, online: CpuSet) -> int | None:
 
 def _node_of_each(host: Host, online: CpuSet) -> dict[int, int]:
     nodes = {cpu: node for node, cpus in read_numa_cpus(host).items() for cpu in cpus}
-    missing = online - nodes.keys()
-    if missing:
-        raise HardwareError(f"{host.sys / 'devices/system/node'}: CPU {min(missing)} is online but in no NUMA node")
+    for cpu in sorted(online - nodes.keys()):
+        leave_out(f"CPU {cpu}", f"{host.sys / 'devices/system/node'}: CPU {cpu} is online but in no NUMA node")
     return nodes
 
 
 def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
-    """Return the id of the L3 cache of each CPU that has one."""
+    """Return the id of the L3 cache of each CPU that has one. Each CPU of a cache says the same of it."""
     caches: dict[CpuSet, int | None] = {}
     known: set[int] = set()
     for cpu in sorted(online):
         if cpu in known:
             continue
-        for index in numbered_paths(root / f"cpu{cpu}/cache", "index").values():
+        for index in (read_optional(_indexes, root / f"cpu{cpu}/cache") or {}).values():
             if read_optional(read_int, index / "level") == 3:  # noqa: PLR2004
-                shared = read_cpuset(index / "shared_cpu_list") & online
-                caches[shared] = read_optional(read_int, index / "id")
-                known |= shared
+                try:
+                    shared = read_cpuset(index / "shared_cpu_list") & online
+                    caches[shared] = read_if_exists(read_int, index / "id")
+                    known |= shared
+                except HardwareError as error:  # another CPU of the cache may say it
+                    leave_out_fact(str(index), error)
     unique = None not in caches.values() and len(set(caches.values())) == len(caches)
     return {
         cpu: number if unique and number is not None else min(shared)
@@ -212,14 +252,17 @@ def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
     }
 
 
+def _indexes(cache: Path) -> dict[int, Path]:
+    return numbered_paths(cache, "index")
+
+
 def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, CoreType]:
     """Return the core type of each CPU.
 
     Hybrid x86 machines list their E-cores under a separate PMU. Elsewhere the kernel's capacities decide. Capacities of
     equal cores differ by a few percent, so only a CPU below 90 % of the largest capacity is an E-core.
     """
-    listed = [read_optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
-    lists = [cpus for cpus in listed if cpus is not None]
+    lists = [cpus for pmu in _E_CORE_PMUS if (cpus := _cpus_of_pmu(host, pmu, frozenset(capacities))) is not None]
     if lists:
         small: CpuSet = frozenset().union(*lists)
     else:
@@ -227,6 +270,17 @@ def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, C
         small = frozenset(c for c, capacity in capacities.items() if (capacity or largest) < _E_CORE_SHARE * largest)
     hybrid = bool(lists) or bool(small)
     return {cpu: ("e-core" if cpu in small else "p-core") if hybrid else "standard" for cpu in capacities}
+
+
+def _cpus_of_pmu(host: Host, pmu: str, online: CpuSet) -> CpuSet | None:
+    """Return the E-cores that a PMU lists; if its list cannot be read, those that the PMU of P-cores does not list."""
+    path = host.sys / "devices" / pmu / "cpus"
+    try:
+        return read_if_exists(read_cpuset, path)
+    except HardwareError as error:
+        leave_out_fact(str(path), error)
+        others = read_optional(read_cpuset, host.sys / "devices/cpu_core/cpus")
+        return None if others is None else online - others
 
 
 def _read_nohz_full(path: Path) -> CpuSet:

@@ -1,7 +1,11 @@
-"""The small text files of a host: how they are read.
+"""The reader of a host: small files, directories and links of sysfs and procfs.
 
 Every reader takes a `Host`, so that tests can give it a tree of files. The `Node` that a hook gets is one. Errors name
-the file and what was in it.
+the file and what was in it. A driver reads its node by these functions and not by `open`, so that each fact is one of:
+
+- essential: `read_text`, `read_int`, … raise HardwareError, `read_if_exists` too, but not for a file that is missing.
+  The error costs one device: catch it there, and call `leave_out`;
+- descriptive: `read_optional` is None for whatever the kernel refuses or answers, and remembers the file and why.
 """
 
 from __future__ import annotations
@@ -9,21 +13,46 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
+from dra_sdk.hardware.host_files import LARGE, SMALL, host_files
+from dra_sdk.model.omissions import leave_out_fact
 
 _T = TypeVar("_T")
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_UNSET: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA})
+_LONGEST_QUOTE: Final = 64  # characters of a file that an error quotes
 
 
-def read_text(path: Path) -> str:
-    """Return the content of a file without leading and trailing white space. HardwareError if it cannot be read."""
+def read_text(path: Path, limit: int = SMALL) -> str:
+    """Return the content of a file without leading and trailing white space.
+
+    HardwareError if it cannot be read, or is larger than `limit` bytes.
+    """
+    return _answered(path, partial(host_files().content, path, limit), "read").decode(errors="replace").strip()
+
+
+def read_large_text(path: Path) -> str:
+    """Return the content of a file of up to 16 MiB, as `read_text`: a table of mounts, a database of names."""
+    return read_text(path, LARGE)
+
+
+def read_beginning(path: Path, size: int) -> bytes:
+    """Return the first `size` bytes of a file, or all of it if it has fewer. HardwareError if it cannot be read."""
+    return _answered(path, partial(host_files().beginning, path, size), "read")
+
+
+def _answered(path: Path, ask: Callable[[], _T], done: str) -> _T:
     try:
-        return path.read_bytes().decode(errors="replace").strip()
+        return ask()
     except OSError as error:
-        raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
+        raise HardwareError(f"{path}: cannot be {done}: {error.strerror}") from error
+    except ValueError as error:  # a path with a null character
+        raise HardwareError(f"{path}: cannot be {done}: {error}") from error
 
 
 def read_int(path: Path) -> int:
@@ -42,7 +71,12 @@ def _number(path: Path, base: int) -> int:
         return int(text, base)
     except ValueError:
         kind = "hexadecimal" if base == 16 else "decimal"  # noqa: PLR2004
-        raise HardwareError(f"{path}: expected a {kind} number, found {text!r}") from None
+        raise HardwareError(f"{path}: expected a {kind} number, found {quoted(text)}") from None
+
+
+def quoted(text: str) -> str:
+    """Quote what a file contains for an error; the beginning of it if it is long."""
+    return repr(text) if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]!r}…"
 
 
 def read_key_values(path: Path) -> dict[str, str]:
@@ -56,34 +90,85 @@ def read_key_values(path: Path) -> dict[str, str]:
 
 def read_cpuset(path: Path) -> CpuSet:
     """Return the CPUs of the CPU list in a file. HardwareError if it is not a CPU list."""
+    text = read_text(path)
     try:
-        return parse_cpuset(read_text(path))
+        return parse_cpuset(text)
     except ValueError as error:
-        raise HardwareError(f"{path}: {error}") from None
+        raise HardwareError(f"{path}: {error}" if len(text) <= _LONGEST_QUOTE else f"{path}: not a CPU list") from None
 
 
-def read_optional(read: Callable[[Path], _T], path: Path) -> _T | None:
-    """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError."""
+def read_if_exists(read: Callable[[Path], _T], path: Path, *, may_be_unset: bool = False) -> _T | None:
+    """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError.
+
+    may_be_unset: None too where the kernel says by EINVAL, EOPNOTSUPP or ENODATA that there is no such value now, as
+        for the speed of an interface that is switched off.
+    """
     try:
-        return read(path) if path.exists() else None
-    except HardwareError:
-        if path.exists():
-            raise
-        return None  # it was removed while it was read
+        return read(path)
+    except HardwareError as error:
+        number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+        if number in _ABSENT or (may_be_unset and number in _UNSET):
+            return None
+        raise
+
+
+def read_optional(read: Callable[[Path], _T], path: Path, *, may_be_unset: bool = False) -> _T | None:
+    """Return what only describes a device: `read(path)`, or None if there is no valid answer.
+
+    Whatever the kernel refuses, and whatever `read` raises HardwareError for, is remembered with the file and the
+    reason, and named once in log, metrics and `dra-sdk doctor`; but not a file that does not exist, nor what
+    `read_if_exists` takes for unset.
+    """
+    try:
+        return read_if_exists(read, path, may_be_unset=may_be_unset)
+    except HardwareError as error:
+        leave_out_fact(str(path), error)
+        return None
+
+
+def link_target(path: Path) -> str | None:
+    """Return the target of a symbolic link as it is written, None if nothing is there. The target need not exist.
+
+    HardwareError if the link cannot be read, or if it is none.
+    """
+    return read_if_exists(_target, path)
+
+
+def target_if_link(path: Path) -> str | None:
+    """Return the target of a symbolic link, None if nothing is there, or no link. HardwareError as `link_target`."""
+    return read_if_exists(_target, path, may_be_unset=True)
+
+
+def _target(path: Path) -> str:
+    return _answered(path, partial(host_files().target, path), "read")
 
 
 def link_target_name(path: Path) -> str | None:
-    """Return the last part of the target of a symbolic link, None if there is no link.
+    """Return the last part of the target of a symbolic link, None if nothing is there.
 
     In sysfs the link `driver -> ../../bus/pci/drivers/vfio-pci` means that a device is bound to driver vfio-pci. The
-    target need not exist. HardwareError if the link cannot be read.
+    target need not exist. HardwareError if the link cannot be read, or if it is none.
+    """
+    target = link_target(path)
+    return None if target is None else Path(target).name
+
+
+def real_path(path: Path) -> Path:
+    """Return a path with all its links followed. HardwareError if a part does not exist, or links form a loop."""
+    return _answered(path, partial(host_files().real, path), "followed")
+
+
+def entries(directory: Path) -> list[str]:
+    """Return the names of the entries of a directory, sorted; none if it does not exist.
+
+    HardwareError if it cannot be listed.
     """
     try:
-        return path.readlink().name
+        return sorted(host_files().names(directory))
+    except FileNotFoundError:
+        return []
     except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EINVAL}:
-            return None
-        raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
+        raise HardwareError(f"{directory}: cannot be listed: {error.strerror}") from error
 
 
 def device_file(path: Path) -> str:
@@ -97,16 +182,25 @@ def device_file(path: Path) -> str:
     raise HardwareError(f"{path / 'uevent'}: no DEVNAME: the device has no device node")
 
 
+def files_below(directory: Path, depth: int = 16) -> list[Path]:
+    """Return the files in a directory and in those below it, sorted by path; links to directories are not followed.
+
+    HardwareError if a directory cannot be listed, or if there are more than `depth` of them below each other.
+    """
+    if not depth:
+        raise HardwareError(f"{directory}: too many directories below each other")
+    files: list[Path] = []
+    for name in entries(directory):
+        path = directory / name
+        files += files_below(path, depth - 1) if path.is_dir() and not path.is_symlink() else [path]
+    return sorted(files)
+
+
 def numbered_paths(directory: Path, prefix: str) -> dict[int, Path]:
     """Return the entries of a directory named `prefix` and a number (`node0`, `node1`, …), ascending by number.
 
     A directory that does not exist has none.
     """
     pattern = re.compile(re.escape(prefix) + r"(\d+)", re.ASCII)
-    try:
-        names = [pattern.fullmatch(path.name) for path in directory.iterdir()]
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise HardwareError(f"{directory}: cannot be listed: {error.strerror}") from error
+    names = map(pattern.fullmatch, entries(directory))
     return {number: directory / f"{prefix}{number}" for number in sorted(int(name[1]) for name in names if name)}

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dra_sdk.errors import HardwareError, PermanentError
+from dra_sdk.hardware.host import files_below, link_target
 from dra_sdk.model.edits import DeviceNode
 
 PROGRAM_DIRS: Final = (
@@ -66,7 +67,7 @@ def follow(root: Path, path: str | Path) -> Path:
             links += 1
             if links > _MAX_LINKS:
                 raise HardwareError(f"{path} below {root}: too many levels of symbolic links, at {at}")
-            parts.extendleft(reversed(at.readlink().parts))
+            parts.extendleft(reversed(Path(link_target(at) or "").parts))
             at = at.parent
     return at
 
@@ -122,7 +123,7 @@ def files_at(root: Path, path: str) -> list[str]:
     at = root / path.lstrip("/")
     if not at.is_dir():
         return [path]
-    files = sorted(file for file in at.rglob("*") if not (file.is_dir() or file.is_symlink()))
+    files = [file for file in files_below(at) if not file.is_symlink()]
     return [f"{path.rstrip('/')}/{file.relative_to(at)}" for file in files]
 
 

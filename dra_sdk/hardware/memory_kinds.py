@@ -14,9 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.hardware.host import numbered_paths, read_text
+from dra_sdk.hardware.host import entries, numbered_paths, read_optional, read_text, real_path
 from dra_sdk.hardware.numa import NumaNode
 from dra_sdk.model.driver import Host
 
@@ -74,8 +73,9 @@ def _tiers(host: Host) -> dict[int, int]:
 
 def _kinds_by_dax(host: Host) -> dict[int, MemoryKind]:
     kinds: dict[int, MemoryKind] = {}
-    for path in sorted((host.sys / "bus/dax/devices").glob("dax*")):
-        where = str(path.resolve())
+    devices = host.sys / "bus/dax/devices"
+    for path in (devices / name for name in read_optional(entries, devices) or () if name.startswith("dax")):
+        where = str(read_optional(real_path, path) or "")
         kind = MemoryKind.CXL if "/cxl" in where or "/root0/decoder" in where else None
         kind = MemoryKind.PERSISTENT if "/ndbus" in where else kind
         if kind is not None:
@@ -84,7 +84,8 @@ def _kinds_by_dax(host: Host) -> dict[int, MemoryKind]:
 
 
 def _nodes_of_accelerators(host: Host) -> set[int]:
-    texts = (_text(path) for path in sorted((host.proc / "driver/nvidia/gpus").glob("*/numa_status")))
+    gpus = host.proc / "driver/nvidia/gpus"
+    texts = (_text(gpus / name / "numa_status") for name in read_optional(entries, gpus) or ())
     return {int(match[1]) for text in texts for match in _NVIDIA_NODE.finditer(text)}
 
 
@@ -96,7 +97,4 @@ def _cpuset(path: Path) -> CpuSet:
 
 
 def _text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except HardwareError:
-        return ""
+    return read_optional(read_text, path) or ""

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.hardware.child import write as write_file
-from dra_sdk.hardware.host import read_optional, read_text
+from dra_sdk.hardware.host import read_if_exists, read_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Host
@@ -373,7 +373,7 @@ class NodeAccess:
     @property
     def boot_id(self) -> str:
         """The id of the current boot; empty if the kernel does not report it."""
-        return read_optional(read_text, self.host.proc / "sys/kernel/random/boot_id") or ""
+        return read_if_exists(read_text, self.host.proc / "sys/kernel/random/boot_id") or ""
 
     def local(self, path: str) -> Path:
         """Return the path at which this process finds a file of the host."""

@@ -9,12 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.host import numbered_paths, read_cpuset, read_int, read_text
+from dra_sdk.hardware.host import (
+    entries,
+    numbered_paths,
+    quoted,
+    read_cpuset,
+    read_int,
+    read_optional,
+    read_text,
+)
 from dra_sdk.model.driver import Host
+from dra_sdk.model.omissions import leave_out
+
+MAX_NUMA_NODE = 1023
+"""Largest NUMA node that Linux can have."""
 
 LOCAL_DISTANCE = 10
 """Distance of a node to itself, as the ACPI SLIT defines it."""
@@ -27,8 +40,8 @@ class HugePages:
     """Huge pages of one size on one node.
 
     size: size of one page in bytes.
-    total: number of pages.
-    free: number of free pages.
+    total: number of pages; 0 if it cannot be read.
+    free: number of free pages; 0 if it cannot be read.
     """
 
     size: int
@@ -41,10 +54,11 @@ class NumaNode:
     """One online NUMA node.
 
     id: number of the node.
-    cpus: online CPUs. Empty for a node with memory only.
-    memory: memory in bytes, including huge pages.
+    cpus: online CPUs. Empty for a node with memory only, or if they cannot be read.
+    memory: memory in bytes, including huge pages. 0 if it cannot be read, or if not all numbers of huge pages can: how
+        much of it is ordinary memory is then not known.
     hugepages: huge pages, ascending by size.
-    distances: distance (ACPI SLIT) to every online node by its number, including this one.
+    distances: distance (ACPI SLIT) to every online node by its number, including this one. Empty if it cannot be read.
     """
 
     id: int
@@ -55,7 +69,10 @@ class NumaNode:
 
 
 def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
-    """Return all online nodes of `host`, ascending by number. HardwareError names the file that is invalid."""
+    """Return all online nodes of `host`, ascending by number.
+
+    What cannot be read of a node is left out and remembered. HardwareError if the nodes cannot be listed.
+    """
     directories = numbered_paths(_nodes(host), "node")
     if not directories:
         return (_only_node(host),)
@@ -63,11 +80,24 @@ def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
 
 
 def read_numa_cpus(host: Host) -> dict[int, CpuSet]:
-    """Return only the online CPUs of each node. `{0: all}` on a kernel without NUMA support."""
+    """Return only the online CPUs of each node. `{0: all}` on a kernel without NUMA support.
+
+    Where the list of a node cannot be read, a CPU that is in no list is where its own link says.
+    """
     directories = numbered_paths(_nodes(host), "node")
     if not directories:
         return {0: _online(host)}
-    return {node: read_cpuset(path / "cpulist") for node, path in directories.items()}
+    lists = {node: read_optional(read_cpuset, path / "cpulist") for node, path in directories.items()}
+    nodes = {node: cpus or frozenset() for node, cpus in lists.items()}
+    unread = _online(host).difference(*nodes.values()) if None in lists.values() else ()
+    for cpu in sorted(unread):
+        own = read_optional(_linked_nodes, host.sys / f"devices/system/cpu/cpu{cpu}") or {}
+        nodes |= {node: nodes[node] | {cpu} for node in own if node in nodes}
+    return nodes
+
+
+def _linked_nodes(cpu: Path) -> dict[int, Path]:
+    return numbered_paths(cpu, "node")
 
 
 def _nodes(host: Host) -> Path:
@@ -79,31 +109,54 @@ def _online(host: Host) -> CpuSet:
 
 
 def _only_node(host: Host) -> NumaNode:
-    return NumaNode(
-        id=0,
-        cpus=_online(host),
-        memory=_read_memory(host.proc / "meminfo"),
-        hugepages=_read_hugepages(host.sys / "kernel/mm/hugepages"),
-        distances={0: LOCAL_DISTANCE},
-    )
+    hugepages, memory = _read_pages("the machine", host.proc / "meminfo", host.sys / "kernel/mm/hugepages")
+    return NumaNode(id=0, cpus=_online(host), memory=memory, hugepages=hugepages, distances={0: LOCAL_DISTANCE})
 
 
 def _read_node(node: int, path: Path, online: list[int]) -> NumaNode:
+    hugepages, memory = _read_pages(f"NUMA node {node}", path / "meminfo", path / "hugepages")
     return NumaNode(
         id=node,
-        cpus=read_cpuset(path / "cpulist"),
-        memory=_read_memory(path / "meminfo"),
-        hugepages=_read_hugepages(path / "hugepages"),
-        distances=_read_distances(path / "distance", online),
+        cpus=read_optional(read_cpuset, path / "cpulist") or frozenset(),
+        memory=memory,
+        hugepages=hugepages,
+        distances=read_optional(partial(_read_distances, online), path / "distance") or {},
     )
 
 
-def _read_distances(path: Path, online: list[int]) -> dict[int, int]:
+def _read_distances(online: list[int], path: Path) -> dict[int, int]:
     # One number for each online node in ascending order: with nodes 0 and 8, the second number is for node 8.
     figures = read_text(path).split()
     if len(figures) != len(online) or not all(figure.isdecimal() for figure in figures):
-        raise HardwareError(f"{path}: expected {len(online)} distances, one for each node, found {figures}")
+        raise HardwareError(
+            f"{path}: expected {len(online)} distances, one for each node, found {quoted(str(figures))}"
+        )
     return dict(zip(online, map(int, figures), strict=True))
+
+
+def _read_pages(where: str, meminfo: Path, directory: Path) -> tuple[tuple[HugePages, ...], int]:
+    """Return the huge pages of a node, and its memory in bytes: 0 if it is not known, so that it is not given away."""
+    hugepages, known = [], True
+    try:
+        names = [re.fullmatch(r"hugepages-(\d+)kB", name) for name in entries(directory)]
+    except HardwareError as error:
+        leave_out(f"memory of {where}", error)
+        return (), 0
+    for kib in sorted(int(name[1]) for name in names if name):
+        path = directory / f"hugepages-{kib}kB"
+        total = 0
+        try:
+            total = read_int(path / "nr_hugepages")
+        except HardwareError as error:
+            leave_out(f"memory of {where}", error)
+            known = False
+        free = read_optional(read_int, path / "free_hugepages") or 0
+        hugepages.append(HugePages(size=kib * 1024, total=total, free=free))
+    try:
+        return tuple(hugepages), _read_memory(meminfo) if known else 0
+    except HardwareError as error:
+        leave_out(f"memory of {where}", error)
+        return tuple(hugepages), 0
 
 
 def _read_memory(path: Path) -> int:
@@ -111,17 +164,3 @@ def _read_memory(path: Path) -> int:
     if match is None:
         raise HardwareError(f"{path}: no line MemTotal in kB")
     return int(match[1]) * 1024
-
-
-def _read_hugepages(directory: Path) -> tuple[HugePages, ...]:
-    if not directory.is_dir():
-        return ()
-    names = (re.fullmatch(r"hugepages-(\d+)kB", path.name) for path in directory.iterdir())
-    return tuple(
-        HugePages(
-            size=kib * 1024,
-            total=read_int(directory / f"hugepages-{kib}kB/nr_hugepages"),
-            free=read_int(directory / f"hugepages-{kib}kB/free_hugepages"),
-        )
-        for kib in sorted(int(name[1]) for name in names if name)
-    )

@@ -12,13 +12,13 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import HardwareError, RetriableError
-from dra_sdk.hardware.host import link_target_name, read_optional, read_text
+from dra_sdk.hardware.host import entries, link_target_name, read_if_exists, read_text, target_if_link
 from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def read_binding(node: NodeAccess, address: str) -> PciBinding:
     """Return how the function at a PCI address is bound. Raises RetriableError while a write for it is pending."""
     check_returned(node, address)
     path = function_path(node, address)
-    override = read_optional(read_text, path / "driver_override") or ""
+    override = read_if_exists(read_text, path / "driver_override") or ""
     return PciBinding(address, _driver(path), "" if override == _NO_OVERRIDE else override)
 
 
@@ -107,8 +107,8 @@ def load_module(node: NodeAccess, module: str) -> None:
 
 def holders(node: NodeAccess, *nodes: str) -> list[int]:
     """Return the processes that have one of these device nodes open, by this path below any root."""
-    processes = (path for path in node.host.proc.iterdir() if path.name.isdecimal())
-    return sorted(int(path.name) for path in processes if any(_links_to(fd, nodes) for fd in _entries(path / "fd")))
+    processes = (name for name in entries(node.host.proc) if name.isdecimal())
+    return sorted(int(name) for name in processes if any(_open_files(node.host.proc / name / "fd", nodes)))
 
 
 def own_pid(node: NodeAccess) -> int:
@@ -150,18 +150,13 @@ def _busy(node: NodeAccess, device_node: str) -> bool:
     return False
 
 
-def _entries(directory: Path) -> list[Path]:
+def _open_files(directory: Path, nodes: Sequence[str]) -> Iterator[bool]:
+    """Yield for each open file of a process whether it is one of these device nodes."""
     try:
-        return list(directory.iterdir())
-    except OSError:  # the process ended
-        return []
-
-
-def _links_to(path: Path, nodes: Sequence[str]) -> bool:
-    try:
-        return str(path.readlink()).removesuffix(" (deleted)").endswith(tuple(nodes))
-    except OSError:
-        return False
+        for name in entries(directory):
+            yield (target_if_link(directory / name) or "").removesuffix(" (deleted)").endswith(tuple(nodes))
+    except HardwareError:  # the process ended
+        return
 
 
 def _unbind(node: NodeAccess, path: Path) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpu import CpuTopology
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.hardware.host import read_text
+from dra_sdk.hardware.host import entries, read_optional, read_text
 from dra_sdk.model.driver import Host
 
 T = TypeVar("T")
@@ -83,11 +83,9 @@ def _first(directory: Path | None, names: tuple[str, ...], parse: Callable[[str]
     if directory is None:
         return None
     for name in names:
-        try:
-            if (value := parse(read_text(directory / name))) is not None:
+        with suppress(ValueError):  # not as expected
+            if (value := parse(read_optional(read_text, directory / name) or "")) is not None:
                 return value
-        except (HardwareError, ValueError):  # absent, or not as expected
-            continue
     return None
 
 
@@ -104,9 +102,9 @@ def _hugepages(directory: Path | None) -> dict[int, int]:
     if directory is None:
         return {}
     limits = {}
-    for path in sorted(directory.glob("hugetlb.*")):
-        if match := _PAGES.fullmatch(path.name):
-            limit = _first(directory, (path.name,), _bytes)
+    for name in read_optional(entries, directory) or ():
+        if match := _PAGES.fullmatch(name):
+            limit = _first(directory, (name,), _bytes)
             if limit is not None:
                 limits[int(match[1]) * _UNITS[match[2]]] = limit
     return limits

@@ -16,16 +16,17 @@ Documentation/driver-api/vfio.rst, and `PCI_DRIVER_OVERRIDE_DEVICE_VFIO` of linu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import DraError, HardwareError, PermanentError, RetriableError
-from dra_sdk.hardware.host import link_target_name, read_optional, read_text
+from dra_sdk.hardware.host import entries, link_target_name, read_if_exists, read_large_text, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.pci import PciDevice, read_pci_devices
 from dra_sdk.hardware.pci_driver import (
@@ -128,6 +129,7 @@ class Passthrough:
         number = _group(pci)
         known = read_pci_devices(node.host) if functions is None else functions
         group = [function for function in known if function.iommu_group == number]
+        _check_all_read(node, number, {function.address for function in group})
         check_group(pci, group, frozenset(together))
         addresses = [other.address for other in group if _goes_with(pci, other) and other.address != pci.address]
         bindings = [read_binding(node, address) for address in (pci.address, *addresses)]
@@ -183,8 +185,12 @@ class Passthrough:
 
 def vfio_device(pci: PciDevice) -> VfioDevice:
     """Return a function that has a VFIO driver. Raises PermanentError without an IOMMU group."""
-    names = sorted(path.name for path in (pci.path / "vfio-dev").glob("vfio*"))
+    names = _vfio_devices(pci.path)
     return VfioDevice(_group(pci), names[0] if names else None)
+
+
+def _vfio_devices(path: Path) -> list[str]:
+    return [name for name in entries(path / "vfio-dev") if name.startswith("vfio")]
 
 
 def _group(pci: PciDevice) -> int:
@@ -210,7 +216,7 @@ def vfio_driver(node: NodeAccess, address: str) -> str:
     drivers = node.host.sys / f"module/{module}/drivers"
     if not drivers.exists():
         load_module(node, str(module))
-    names = sorted(path.name.removeprefix("pci:") for path in drivers.glob("pci:*"))
+    names = [name.removeprefix("pci:") for name in entries(drivers) if name.startswith("pci:")]
     if not names:
         raise HardwareError(f"kernel module {module} has no PCI driver, but is the VFIO variant for {address}")
     return names[0]
@@ -219,6 +225,13 @@ def vfio_driver(node: NodeAccess, address: str) -> str:
 def slot(address: str) -> str:
     """Return the slot of a PCI function: its address without the function number."""
     return address.rpartition(".")[0]
+
+
+def _check_all_read(node: NodeAccess, number: int, read: Collection[str]) -> None:
+    """Raise RetriableError if a function of a group cannot be read: it may be one that another driver uses."""
+    unread = set(entries(node.host.sys / f"kernel/iommu_groups/{number}/devices")).difference(read)
+    if unread:
+        raise RetriableError(f"PCI function {min(unread)} of IOMMU group {number} cannot be read")
 
 
 def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozenset[str]) -> None:
@@ -248,7 +261,7 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
 
 def _identity(node: NodeAccess, address: str) -> str:
     """Return vendor and device of a function, such as `0x10de:0x2330`; empty if it is not there."""
-    files = (read_optional(read_text, function_path(node, address) / name) for name in ("vendor", "device"))
+    files = (read_if_exists(read_text, function_path(node, address) / name) for name in ("vendor", "device"))
     return ":".join(filter(None, files))
 
 
@@ -266,7 +279,7 @@ def machine_nodes(node: NodeAccess, addresses: Iterable[str]) -> list[str]:
     paths = [function_path(node, address) for address in addresses]
     bound = [path for path in paths if is_vfio_driver(link_target_name(path / "driver"))]
     groups = {name for path in bound if (name := link_target_name(path / "iommu_group"))}
-    devices = sorted(device.name for path in bound for device in (path / "vfio-dev").glob("vfio*"))
+    devices = sorted(device for path in bound for device in _vfio_devices(path))
     return [*(f"/dev/vfio/{name}" for name in sorted(groups)), *(f"/dev/vfio/devices/{name}" for name in devices)]
 
 
@@ -291,9 +304,9 @@ def device_nodes(node: NodeAccess, vfio: VfioDevice, *, iommufd: bool, api: bool
 
 def _variant_module(node: NodeAccess, address: str) -> str | None:
     """Return the module whose alias fits with the fewest wildcards, as libvirt chooses; None if no alias fits."""
-    modalias = (read_optional(read_text, function_path(node, address) / "modalias") or "").removeprefix("pci:")
-    release = read_optional(read_text, node.host.proc / "sys/kernel/osrelease") or ""
-    known = read_optional(read_text, node.local(f"/lib/modules/{release}/modules.alias")) or ""
+    modalias = (read_if_exists(read_text, function_path(node, address) / "modalias") or "").removeprefix("pci:")
+    release = read_if_exists(read_text, node.host.proc / "sys/kernel/osrelease") or ""
+    known = read_if_exists(read_large_text, node.local(f"/lib/modules/{release}/modules.alias")) or ""
     aliases = [line.removeprefix(_ALIAS).split() for line in known.splitlines() if line.startswith(_ALIAS)]
     fitting = [alias for alias in aliases if fnmatchcase(modalias, alias[0])]
     return min(fitting, key=lambda alias: alias[0].count("*"))[1].replace("-", "_") if fitting else None

@@ -62,7 +62,7 @@ class FakePci:
 
     address: such as 0000:5e:00.0.
     vendor, device, class_code: the IDs in configuration space.
-    root: the PCI root, as its directory in /sys/devices.
+    root: the PCI root, as its directory in /sys/devices: `pci0000:3a`, or below others, as in a virtual machine.
     bridges: addresses of the bridges between the root and the function, outermost first.
     driver: name of the bound driver; None for none.
     numa_node: number of the NUMA node; -1 if it is not known.
@@ -300,7 +300,8 @@ def _write_pci(machine: FakeMachine, writer: _TreeWriter) -> None:
     paths = {f.address: "/".join(("sys/devices", f.root, *f.bridges, f.address)) for f in machine.pci}
     for root in sorted({function.root for function in machine.pci}):
         local = [c for c in machine.cpus if c.online and c.numa_node in _nodes_of_root(machine, root)]
-        writer.text(f"sys/devices/{root}/pci_bus/{root.removeprefix('pci')}/cpulistaffinity", _ids(local))
+        bus = root.rpartition("/")[2].removeprefix("pci")
+        writer.text(f"sys/devices/{root}/pci_bus/{bus}/cpulistaffinity", _ids(local))
     for function in machine.pci:
         base = paths[function.address]
         _write_function(writer, function, base)
@@ -330,6 +331,7 @@ def _write_function(writer: _TreeWriter, function: FakePci, base: str) -> None:
         "numa_node": function.numa_node,
         "driver_override": "(null)",
         "modalias": _modalias(function),
+        "uevent": _uevent(function),
     }.items():
         writer.text(f"{base}/{name}", value)
     writer.link(f"sys/bus/pci/devices/{function.address}", base)
@@ -339,6 +341,13 @@ def _write_function(writer: _TreeWriter, function: FakePci, base: str) -> None:
             writer.text(f"sys/bus/pci/drivers/{function.driver}/{name}", "")
     if function.iommu_group is not None:
         writer.link(f"{base}/iommu_group", f"sys/kernel/iommu_groups/{function.iommu_group}")
+
+
+def _uevent(function: FakePci) -> str:
+    """Return what the kernel tells udev of a function: see `pci_uevent` of the kernel."""
+    lines = [f"PCI_CLASS={function.class_code:X}", f"PCI_ID={function.vendor:04X}:{function.device:04X}"]
+    lines += [f"PCI_SUBSYS_ID={function.vendor:04X}:0000", f"PCI_SLOT_NAME={function.address}"]
+    return "\n".join([*([f"DRIVER={function.driver}"] if function.driver else []), *lines])
 
 
 def _modalias(function: FakePci) -> str:

@@ -12,7 +12,7 @@ import re
 import socket
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,6 +21,7 @@ import yaml
 
 from dra_sdk.errors import ApiError, SettingsError
 from dra_sdk.kube.api import KubeApi
+from dra_sdk.model.omissions import Omission
 from dra_sdk.node.nri.plugin import socket_below
 from dra_sdk.wire.profile import GATES, ServerProfile
 
@@ -39,6 +40,7 @@ _CDI_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
 _CRI: Final = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _NRI: Final = "io.containerd.nri.v1.nri"
 _CONNECT_SECONDS: Final = 2.0
+_COSTS: Final = {True: "so the device is not published", False: "so devices lack what it describes"}
 _MINIMUM: Final = "Kubernetes 1.34 or later serves resource.k8s.io/v1"
 
 
@@ -230,6 +232,19 @@ def _nri(path: Path, *, needed: bool) -> Diagnosis:
 def _major(version: str) -> int:
     match = re.match(r"v?(\d+)", version)
     return int(match[1]) if match else 0
+
+
+# -- the hardware
+
+
+def hardware(driver: str, omissions: Collection[Omission]) -> Iterator[Diagnosis]:
+    """Yield what a discovery of a driver left out: a device is missing, a fact of one is unknown."""
+    if not omissions:
+        yield Diagnosis("ok", f"hardware of {driver}", "all that it reads can be read")
+    for omission in sorted(omissions, key=lambda omission: (not omission.is_device, omission)):
+        remedy = f"read it as root on the node: the kernel or the card refuses it, {_COSTS[omission.is_device]}"
+        status: Status = "missing" if omission.is_device else "unknown"
+        yield Diagnosis(status, omission.subject, omission.reason, remedy)
 
 
 # -- the kubelet and the API server

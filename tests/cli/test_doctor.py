@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.doctor import PERMISSIONS
 from dra_sdk.tools.manifests import Chart
 from tests.cli.commands import Run, runner
@@ -66,6 +67,20 @@ def test_the_nri_socket_is_the_one_that_the_chart_set(
         server.bind(str(path))
         server.listen()
         assert f"ok      NRI: the runtime listens at {path}" in run().out
+
+
+def test_the_hardware_of_an_installed_driver_is_read_and_what_cannot_be_read_is_named(run: Run, tmp_path: Path) -> None:
+    """A fact that is left out is unknown, a device is missing, and so is all that a failed discovery would find."""
+    machine = regular_machine(cores=3, threads=1).write(tmp_path)
+    assert "ok      hardware of dra.cpu: all that it reads can be read" in run("cpu").out
+    topology = machine.sys / "devices/system/cpu/cpu1/topology"
+    (topology / "die_id").write_text("?")
+    assert f"unknown {topology}/die_id: {topology}/die_id: expected a decimal number, found '?'" in run("cpu").out
+    (topology / "core_id").unlink()
+    done = run("cpu")
+    assert (done.status, f"missing CPU 1: {topology}/core_id cannot be read" in done.out) == (1, True)
+    (machine.sys / "devices/system/cpu/online").unlink()
+    assert "missing hardware of dra.cpu: " in run("cpu").out
 
 
 def test_as_json(run: Run, tmp_path: Path) -> None:

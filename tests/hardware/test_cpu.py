@@ -7,6 +7,7 @@ import pytest
 
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Cpu, CpuTopology, Host, read_cpus
+from dra_sdk.model.omissions import collecting_omissions
 from dra_sdk.testing.sysfs import FakeMachine, hybrid_machine, regular_machine
 
 
@@ -123,8 +124,25 @@ def test_without_numa_support_all_cpus_are_in_node_0(read):
 def test_a_cpu_in_no_node_is_named(tmp_path):
     host = regular_machine(cores=2).write(tmp_path)
     (host.sys / "devices/system/node/node0/cpulist").write_text("0-2\n")
-    with pytest.raises(HardwareError, match="devices/system/node: CPU 3 is online but in no NUMA node"):
-        read_cpus(host)
+    assert read_cpus(host).numa_nodes == {0: {0, 1, 2, 3}}  # its own link says the same
+    (host.sys / "devices/system/cpu/cpu3/node0").unlink()
+    with collecting_omissions() as omissions:
+        topology = read_cpus(host)
+    assert (topology.unplaced, topology.by_id[3].numa_node) == ({3}, -1)
+    [omission] = omissions
+    assert omission.subject == "CPU 3"
+    assert omission.reason.endswith("devices/system/node: CPU 3 is online but in no NUMA node")
+
+
+def test_one_core_whose_number_cannot_be_read_is_unplaced_and_the_others_stay(tmp_path):
+    host = regular_machine(cores=3, threads=1).write(tmp_path)
+    before = read_cpus(host)
+    (host.sys / "devices/system/cpu/cpu1/topology/core_id").unlink()
+    with collecting_omissions() as omissions:
+        topology = read_cpus(host)
+    assert topology.unplaced == {1}
+    assert [cpu for cpu in topology.cpus if cpu.id != 1] == [cpu for cpu in before.cpus if cpu.id != 1]
+    assert [omission.subject for omission in omissions] == ["CPU 1"]
 
 
 def test_an_unknown_package_is_socket_0(tmp_path, read):
@@ -247,8 +265,13 @@ def test_a_missing_topology_is_named(tmp_path):
         read_cpus(Host(tmp_path))
 
 
-def test_siblings_without_the_cpu_itself_are_an_error(tmp_path):
+def test_siblings_without_the_cpu_itself_are_those_of_the_other_thread(tmp_path):
     host = regular_machine(cores=2).write(tmp_path)
-    (host.sys / "devices/system/cpu/cpu1/topology/core_cpus_list").write_text("0,2\n")
-    with pytest.raises(HardwareError, match="core_cpus_list: the threads of CPU 1's core do not include CPU 1"):
-        read_cpus(host)
+    before = read_cpus(host)
+    for name in ("core_cpus_list", "thread_siblings_list"):
+        (host.sys / "devices/system/cpu/cpu1/topology" / name).write_text("0,2\n")
+    with collecting_omissions() as omissions:
+        assert read_cpus(host) == before
+    assert {omission.reason.partition(": ")[2] for omission in omissions} == {
+        "the threads of CPU 1's core do not include CPU 1"
+    }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,15 +10,24 @@ from dra_sdk import HardwareError, Node
 from dra_sdk.hardware import Host, read_cpus, read_pci_devices
 from dra_sdk.hardware.host import (
     device_file,
+    entries,
+    link_target,
     link_target_name,
     numbered_paths,
     read_cpuset,
     read_hex,
+    read_if_exists,
     read_int,
     read_key_values,
+    read_large_text,
     read_optional,
     read_text,
+    real_path,
+    target_if_link,
 )
+from dra_sdk.hardware.host_files import SMALL
+from dra_sdk.model.omissions import Omission, collecting_omissions
+from dra_sdk.testing.host_faults import FAULTS, HostFault, injected
 from dra_sdk.testing.sysfs import regular_machine
 
 
@@ -85,13 +95,77 @@ def test_cpu_lists_are_read(file):
         read_cpuset(file)
 
 
-def test_optional_is_none_only_if_the_file_is_missing(file):
-    assert read_optional(read_int, file) is None
+def test_only_a_missing_file_is_none_where_the_rest_is_essential(file):
+    assert read_if_exists(read_int, file) is None
+    assert read_if_exists(read_int, file / "below a file") is None
     file.write_text("3")
-    assert read_optional(read_int, file) == 3
+    assert read_if_exists(read_int, file) == 3
     file.write_text("?")
     with pytest.raises(HardwareError):
-        read_optional(read_int, file)
+        read_if_exists(read_int, file)
+
+
+def test_what_only_describes_is_none_and_remembered(file):
+    with collecting_omissions() as omissions:
+        assert read_optional(read_int, file) is None
+        file.write_text("3")
+        assert read_optional(read_int, file) == 3
+        assert omissions == set()
+        file.write_text("?")
+        assert read_optional(read_int, file) is None
+    reason = f"{file}: expected a decimal number, found '?'"
+    assert omissions == {Omission(str(file), reason, is_device=False)}
+    assert read_optional(read_int, file) is None  # outside of a discovery too
+
+
+@pytest.mark.parametrize("kind", sorted(set(FAULTS) - {"missing"}))
+def test_whatever_the_kernel_answers_instead_of_a_number_is_remembered(file, kind):
+    file.write_text("3")
+    with injected(HostFault(file, kind)), collecting_omissions() as omissions:
+        assert read_optional(read_int, file) is None
+    [omission] = omissions
+    assert (omission.subject, omission.reason.startswith(f"{file}: ")) == (str(file), True)
+    assert len(omission.reason) < len(str(file)) + 150
+
+
+def test_a_value_that_is_not_set_now_is_no_omission(file):
+    file.write_text("3")
+    for kind, count in (("EINVAL", 0), ("EIO", 1)):
+        with injected(HostFault(file, kind)), collecting_omissions() as omissions:
+            assert read_optional(read_int, file, may_be_unset=True) is None
+        assert len(omissions) == count
+
+
+def test_values_have_limits(file, tmp_path):
+    file.write_bytes(b"1" * SMALL)
+    assert len(read_text(file)) == SMALL
+    file.write_bytes(b"1" * (SMALL + 1))
+    with pytest.raises(HardwareError, match="value: cannot be read: is larger than 64 KiB"):
+        read_text(file)
+    assert len(read_large_text(file)) == SMALL + 1
+    with pytest.raises(HardwareError, match="is larger than 16384 KiB"):
+        read_large_text(Path("/dev/zero"))
+    os.mkfifo(tmp_path / "pipe")
+    assert read_text(tmp_path / "pipe") == ""
+
+
+def test_a_loop_of_links_is_named(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(HardwareError, match="loop: cannot be read: Too many levels of symbolic links"):
+        read_text(loop)
+    with pytest.raises(HardwareError, match="loop: cannot be followed: Too many levels"):
+        real_path(loop)
+    with pytest.raises(HardwareError, match="loop: cannot be listed: Too many levels"):
+        entries(loop)
+
+
+def test_a_file_instead_of_a_link_is_named(file):
+    assert link_target(file) is None
+    file.write_text("")
+    assert target_if_link(file) is None
+    with pytest.raises(HardwareError, match="value: cannot be read: Invalid argument"):
+        link_target(file)
 
 
 def test_the_target_of_a_link_need_not_exist(tmp_path):

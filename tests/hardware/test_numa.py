@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, HugePages, read_cpus, read_numa_nodes
 from dra_sdk.hardware.numa import read_numa_cpus
+from dra_sdk.model.omissions import collecting_omissions
 from dra_sdk.testing.sysfs import FakeCpu, FakeMachine, regular_machine
 
 MIB = 1 << 20
@@ -57,16 +57,21 @@ def test_a_machine_may_have_no_huge_pages(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "message"),
+    ("file", "text", "left", "message"),
     [
-        ("distance", "10 21 21", "distance: expected 2 distances, one for each node"),
-        ("distance", "10 far", "distance: expected 2 distances"),
-        ("meminfo", "Node 0 MemFree: 1 kB", "meminfo: no line MemTotal in kB"),
-        ("cpulist", "0-", "cpulist: CPU list '0-'"),
+        ("distance", "10 21 21", {"distances": {}}, "distance: expected 2 distances, one for each node"),
+        ("distance", "10 far", {"distances": {}}, "distance: expected 2 distances"),
+        ("meminfo", "Node 0 MemFree: 1 kB", {"memory": 0}, "meminfo: no line MemTotal in kB"),
+        ("cpulist", "0-", {"cpus": frozenset()}, "cpulist: CPU list '0-'"),
+        ("hugepages/hugepages-2048kB/nr_hugepages", "many", {"memory": 0}, "nr_hugepages: expected a decimal number"),
     ],
 )
-def test_an_invalid_file_is_named(tmp_path, file, text, message):
+def test_an_invalid_file_costs_what_it_says_and_is_named(tmp_path, file, text, left, message):
     host = regular_machine(sockets=2).write(tmp_path)
+    before = read_numa_nodes(host)
     (host.sys / "devices/system/node/node0" / file).write_text(text)
-    with pytest.raises(HardwareError, match=message):
-        read_numa_nodes(host)
+    with collecting_omissions() as omissions:
+        assert read_numa_nodes(host) == (replace(before[0], **left), before[1])
+    [omission] = omissions
+    assert f"/node0/{file.rpartition('/')[0]}" in omission.reason
+    assert message in omission.reason

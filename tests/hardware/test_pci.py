@@ -8,6 +8,9 @@ import pytest
 
 from dra_sdk import HardwareError
 from dra_sdk.hardware import (
+    NUMA_NODE,
+    PCI_BUS_ID,
+    PCIE_ROOT,
     Host,
     PciDevice,
     PciRoot,
@@ -15,11 +18,14 @@ from dra_sdk.hardware import (
     parse_pci_address,
     pci,
     pci_address_of_node,
+    pci_attributes,
     pci_device_name,
     read_pci_device,
     read_pci_devices,
     read_pci_roots,
 )
+from dra_sdk.model.omissions import Omission, collecting_omissions
+from dra_sdk.testing.host_faults import HostFault, injected
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
 GPU = FakePci(
@@ -147,28 +153,97 @@ def test_an_unknown_address_is_named(tmp_path):
         read_pci_device(write(tmp_path, GPU), "0000:99:00.0")
 
 
-@pytest.mark.parametrize("target", ["../../../devices/platform/x/{}", "../../../devices/pci0000:3a/other", "{}", "."])
-def test_a_link_outside_the_pci_bus_is_refused(tmp_path, target):
+HYPER_V = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/6b1a7e2c-0001-4c8e-9a3e-5d1b2f3c4d5e/pci6b1a:00"
+ACPI = "LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:02/pci0000:3a"
+ARM = "platform/soc/40000000.pcie/pci0002:00"
+
+
+@pytest.mark.parametrize(
+    ("root", "bridges", "name"),
+    [
+        (HYPER_V, (), "pci6b1a:00"),
+        (ACPI, ("0000:3a:00.0",), "pci0000:3a"),
+        (ARM, (), "pci0002:00"),
+        ("pci0000:85", ("0000:85:05.5", "pci10000:00", "10000:00:02.0"), "pci0000:85"),
+        ("pci0000:3a", ("0000:3a:00.0", "0000:3b:00.0", "0000:3c:08.0", "0000:3d:00.0"), "pci0000:3a"),
+        ("platform/virtio-mmio.3", (), None),
+    ],
+    ids=["hyper-v", "acpi", "platform", "vmd", "bridges", "none"],
+)
+def test_the_root_is_wherever_the_kernel_puts_it(tmp_path, root, bridges, name):
+    """The first root complex of the real path; none if there is none. Address and NUMA node stay."""
+    host = write(tmp_path, replace(GPU, root=root, bridges=bridges), PF)
+    device = read_pci_device(host, GPU.address)
+    assert (device.root, device.address, device.numa_node) == (name, GPU.address, 1)
+    assert pci_attributes(device) == {
+        **({PCIE_ROOT: name} if name else {}),
+        PCI_BUS_ID: GPU.address,
+        NUMA_NODE: 1,
+    }
+    roots = {found.name: found.cpus for found in read_pci_roots(host)}
+    assert roots == {PF.root: {0, 1}, **({name: {2, 3}} if name else {})}
+
+
+@pytest.mark.parametrize("target", ["../../../devices/pci0000:3a/other", "../../x/{}"])
+def test_a_link_elsewhere_costs_the_root_at_most(tmp_path, target):
     host = write(tmp_path, GPU)
     link = host.sys / "bus/pci/devices" / GPU.address
+    place = link.parent / target.format(GPU.address)
+    place.mkdir(parents=True)
+    shutil.copytree(link.resolve(), place, symlinks=True, dirs_exist_ok=True)
     link.unlink()
     link.symlink_to(target.format(GPU.address))
-    with pytest.raises(HardwareError, match="expected a link to devices/pci<domain>:<bus>"):
-        read_pci_device(host, GPU.address)
+    with collecting_omissions() as omissions:
+        assert read_pci_device(host, GPU.address).vendor == GPU.vendor
+    assert [omission.subject for omission in omissions] == [str(link)]
 
 
-def test_an_invalid_file_of_one_function_is_named(tmp_path):
+def test_uevent_says_what_a_function_is_where_its_own_files_do_not(tmp_path):
     host = write(tmp_path, GPU, PF)
-    (host.sys / "bus/pci/devices" / PF.address / "vendor").write_text("intel\n")
+    before = read_pci_devices(host)
+    for name in ("vendor", "device", "class"):
+        (host.sys / "bus/pci/devices" / PF.address / name).write_text("intel\n")
+    with collecting_omissions() as omissions:
+        assert read_pci_devices(host) == before
+    assert {omission.subject.rpartition("/")[2] for omission in omissions} == {"vendor", "device", "class"}
+
+
+def test_a_function_of_which_nothing_says_what_it_is_costs_itself(tmp_path):
+    host = write(tmp_path, GPU, PF)
+    path = host.sys / "bus/pci/devices" / PF.address
+    (path / "vendor").write_text("intel\n")
+    (path / "uevent").write_text("")
     with pytest.raises(HardwareError, match="vendor: expected a hexadecimal number, found 'intel'"):
-        read_pci_devices(host)
+        read_pci_device(host, PF.address)
+    with collecting_omissions() as omissions:
+        assert [device.address for device in read_pci_devices(host)] == [GPU.address]
+    reason = f"{path}/vendor: expected a hexadecimal number, found 'intel'"
+    assert omissions == {Omission(f"PCI function {PF.address}", reason, is_device=True)}
 
 
-def test_an_iommu_group_without_a_number_is_refused(tmp_path):
+def test_an_iommu_group_without_a_number_is_left_out(tmp_path):
     host = write(tmp_path, PF)
     (host.sys / "bus/pci/devices" / PF.address / "iommu_group").symlink_to("../somewhere")
-    with pytest.raises(HardwareError, match="iommu_group: expected a link to a numbered IOMMU group"):
-        read_pci_devices(host)
+    with collecting_omissions() as omissions:
+        assert [device.iommu_group for device in read_pci_devices(host)] == [None]
+    assert [omission.subject.rpartition("/")[2] for omission in omissions] == ["iommu_group"]
+
+
+def test_a_link_to_a_virtual_function_that_cannot_be_read_keeps_the_number_of_the_others(tmp_path):
+    host = write(tmp_path, PF, *VFS)
+    link = host.sys / "bus/pci/devices" / PF.address / "virtfn0"
+    with injected(HostFault(link, "EIO")):
+        sriov = read_pci_device(host, PF.address).sriov
+    assert sriov == SriovPf(total_vfs=8, vfs=("", VFS[1].address))
+
+
+@pytest.mark.parametrize("number", ["", "1024", "one"])
+def test_a_numa_node_that_is_none_is_left_out(tmp_path, number):
+    host = write(tmp_path, GPU)
+    (host.sys / "bus/pci/devices" / GPU.address / "numa_node").write_text(number)
+    with collecting_omissions() as omissions:
+        assert read_pci_device(host, GPU.address).numa_node is None
+    assert len(omissions) == 1
 
 
 def test_a_function_that_disappears_during_the_call_is_left_out(tmp_path, monkeypatch):
@@ -194,7 +269,8 @@ def test_a_link_that_points_nowhere_is_left_out(tmp_path):
 
 def test_a_function_whose_files_are_removed_before_its_link_is_left_out(tmp_path):
     host = write(tmp_path, GPU, PF)
-    (host.sys / "bus/pci/devices" / PF.address / "vendor").unlink()
+    for name in ("vendor", "uevent"):
+        (host.sys / "bus/pci/devices" / PF.address / name).unlink()
     assert [device.address for device in read_pci_devices(host)] == [GPU.address]
     with pytest.raises(HardwareError, match="vendor: cannot be read: No such file"):
         read_pci_device(host, PF.address)

@@ -78,7 +78,7 @@ def refuse_exhausted(started: Checkpoint, holders: Iterable[Checkpoint], find_co
 
     Others count with what their devices take now, or if these are no longer discovered, with what was recorded.
     """
-    own = {(held.pool, held.name): _Use(held, held.consumes, "the same claim") for held in started.claim.devices}
+    own = {(held.pool, held.name): _CounterUse(held, held.consumes, "the same claim") for held in started.claim.devices}
     uses = {**{(use.device.pool, use.device.name): use for use in _held(holders, find_counters)}, **own}
     taken: defaultdict[_Counter, Fraction] = defaultdict(Fraction)
     for use in uses.values():
@@ -102,7 +102,7 @@ def refuse_exhausted(started: Checkpoint, holders: Iterable[Checkpoint], find_co
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _CounterUse:
     """What a device takes, and who has it."""
 
     device: HeldDevice
@@ -118,14 +118,14 @@ class _Use:
                 yield (self.device.pool, counter_set, name), amount
 
 
-def _held(claims: Iterable[Checkpoint], find_counters: FindCounters) -> Iterator[_Use]:
+def _held(claims: Iterable[Checkpoint], find_counters: FindCounters) -> Iterator[_CounterUse]:
     """Yield the devices of other claims."""
     for claim in claims:
         for held in claim.claim.devices:
             device = find_counters(held.pool).devices.get(held.name)
             now = consumption_of(device.consumes) if device is not None and device.consumes else held.consumes
             if not held.admin_access:
-                yield _Use(held, now, str(claim))
+                yield _CounterUse(held, now, str(claim))
 
 
 def _amounts(counters: Mapping[str, Amount]) -> Mapping[str, Quantity]:

@@ -17,7 +17,10 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
+from dra_sdk.model.omissions import collecting_omissions
 from dra_sdk.node.prepare.counters import PoolCounters
+from dra_sdk.node.runtime.failures import DiscoveryFailures
+from dra_sdk.node.runtime.omissions import OmissionReport
 from dra_sdk.node.threads import Ended, RestartingThread, call_after
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,8 @@ class Discovery:
     stages: what the pools pass first, in this order.
     watch_ended: called when `dra_watch` ends without having been asked to.
     failed: called for each discovery that failed, with the reason.
+    omissions: what the last discovery left out.
+    failures: whether discovery still works; what is published has a taint while it does not.
     """
 
     def __init__(
@@ -52,6 +57,8 @@ class Discovery:
         failed: Ended = lambda _error: None,
     ) -> None:
         self._driver, self._node, self._publish, self._stages = driver, node, publish, stages
+        self.omissions = OmissionReport(driver.info.name)
+        self.failures = DiscoveryFailures(driver.info.name)
         self._wake = Condition()  # guards the next two
         self._requested = False
         self._once_more_at: float | None = None  # while it is not known whether dra_watch notices changes
@@ -116,8 +123,10 @@ class Discovery:
                 return
             try:
                 self._once()
-            except Exception:
+            except Exception as error:
                 self.request()
+                if self.failures.add(error):
+                    self.publish_again()
                 raise
             self._threads[0].progressed()
 
@@ -132,8 +141,10 @@ class Discovery:
             self._requested = False
 
     def _once(self) -> None:
-        with call_after(SLOW_SECONDS, self._log_slow):
+        with call_after(SLOW_SECONDS, self._log_slow), collecting_omissions() as omissions:
             pools = self._driver.discover(self._node)
+        self.omissions.update(omissions)
+        self.failures.worked()
         with self._publishing:
             self._discovered = pools
             self._pass_on(pools)
@@ -143,6 +154,7 @@ class Discovery:
     def _pass_on(self, pools: Pools) -> None:
         for stage in self._stages:
             pools = stage(pools)
+        pools = self.failures.apply(pools)
         self._pools = {pool.name: PoolCounters.of(pool) for pool in pools}
         self._has_discovered.set()
         self._publish(pools)

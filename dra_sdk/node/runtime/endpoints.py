@@ -1,7 +1,7 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP, for Prometheus and for the probes of the driver's pod.
 
 Healthy: our sockets answer as they would answer the kubelet. Ready: registered, all slices
-published, and no state file that keeps claims from getting devices.
+published, discovery works, and no state file that keeps claims from getting devices.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class DriverProcess:
 
     def _pages(self) -> dict[str, Page]:
         served = self.settings.serve
-        checks = () if served == "registration" else (self._damaged.check,)
+        checks = () if served == "registration" else (self._damaged.check, self.publisher.discovery.failures.check)
         return pages(self.metrics, self.paths, served, self.registration, self.publisher.slices, checks=checks)
 
     def _withdraw(self) -> None:
@@ -301,6 +301,7 @@ class DriverProcess:
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
         if self.settings.serve != "registration":
             self.metrics.add_devices(self.publisher.discovery.all_published, self.publisher.health.feed.snapshot)
+            self.metrics.add_driver_gauges(self.publisher.discovery.omissions.gauges)
         if self.driver.implements("dra_metrics") and self.settings.serve != "registration":
             self.metrics.add_driver_gauges(lambda: self.driver.metrics(self.node, self.preparer.held()))
 

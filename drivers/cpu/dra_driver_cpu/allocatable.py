@@ -34,15 +34,17 @@ def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
     kept back, unless the shared pool is optional. It is one that the kernel does not isolate, if there is such a CPU.
     Where devices are whole cores, the other threads of its core are kept back with it.
 
+    A CPU of which the hardware does not say where it is, is for containers without claims alone.
+
     Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs. Also
     if claims should get isolated CPUs only, and there are none.
     """
     unreserved = _unreserved_cpus(topology, settings)
     if settings.shared_pool == "optional" or unreserved != topology.online:
-        return unreserved
+        return unreserved - topology.unplaced
     first = min(unreserved - topology.isolated or unreserved)
     whole = settings.full_cores or settings.device_mode == "partitionable"
-    return unreserved - (topology.siblings(first) if whole else {first})
+    return unreserved - (topology.siblings(first) if whole else {first}) - topology.unplaced
 
 
 def _unreserved_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:

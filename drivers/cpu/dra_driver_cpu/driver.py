@@ -37,6 +37,8 @@ from dra_sdk.hardware import (
     CpuSet,
     CpuTopology,
     format_cpuset,
+    read_cpuset,
+    read_if_exists,
     read_pci_roots,
     uevents,
 )
@@ -72,6 +74,8 @@ class CpuDriver:
         """Yield the node's own pool. Raise an error, and publish nothing, if the kubelet gives CPUs away by itself."""
         refuse_static_policy(node, self._settings.kubelet_dir)
         roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
+        if self._settings.isolated_cpus != "include":  # claims would get the wrong CPUs
+            read_if_exists(read_cpuset, node.sys / "devices/system/cpu/isolated")
         self._topology = read_topology(node)
         yield cpu_pool(node.name, self._topology, self._settings, roots)
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError, PermanentError
-from dra_sdk.hardware import Host, numbered_paths, read_optional, read_text
+from dra_sdk.hardware import Host, numbered_paths, read_if_exists, read_large_text
+from dra_sdk.hardware.host import files_below
 from dra_sdk.hardware.host_paths import follow
 
 _POLICY: Final = re.compile(r"""(?:^|[{,])\s*["']?cpuManagerPolicy["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
@@ -65,7 +66,7 @@ def _configs(host: Host, directory: str, flags: Mapping[str, str]) -> Iterator[s
     """Yield the kubelet's configuration files, the most binding first: as its flags name them, else the usual ones."""
     if drop_ins := flags.get("config-dir"):
         root = _local(host, drop_ins)
-        drop_in_files = sorted(path for path in root.rglob(f"*{_DROP_IN}") if path.is_file())
+        drop_in_files = [path for path in files_below(root) if path.name.endswith(_DROP_IN) and path.is_file()]
         yield from (f"{drop_ins.rstrip('/')}/{path.relative_to(root)}" for path in reversed(drop_in_files))
     if config := flags.get("config"):
         yield config
@@ -84,8 +85,8 @@ def _running_kubelet(host: Host, directory: str) -> tuple[int, dict[str, str]]:
     """Return the PID and the flags of the kubelet; 0 and no flags if no such process is seen, as in most containers."""
     for pid, process in numbered_paths(host.proc, "").items():
         try:
-            program, *words = read_text(process / "cmdline").split("\0")
-            if Path(program).name == "kubelet" and _is_of_host(read_text(process / "status")):
+            program, *words = read_large_text(process / "cmdline").split("\0")
+            if Path(program).name == "kubelet" and _is_of_host(read_large_text(process / "status")):
                 flags = _flags(words)
                 if flags.get("root-dir", _ROOT_DIR).rstrip("/") == directory:
                     return pid, flags
@@ -115,7 +116,7 @@ def _flags(words: list[str]) -> dict[str, str]:
 def _policy_of_state(path: Path) -> str | None:
     """Return the policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
     try:
-        checkpoint = json.loads(read_optional(read_text, path) or "{}")
+        checkpoint = json.loads(read_if_exists(read_large_text, path) or "{}")
         inner = json.loads(checkpoint.get("data") or "{}")
     except (AttributeError, TypeError, ValueError):  # not a checkpoint
         return None
@@ -124,5 +125,5 @@ def _policy_of_state(path: Path) -> str | None:
 
 
 def _policy_of_config(path: Path) -> str | None:
-    match = _POLICY.search(read_optional(read_text, path) or "") if path.is_file() else None
+    match = _POLICY.search(read_if_exists(read_large_text, path) or "") if path.is_file() else None
     return match[1] if match else None

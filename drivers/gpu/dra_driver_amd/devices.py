@@ -97,11 +97,12 @@ def gpu_device(
         attributes["gfxTarget"] = gpu.kfd.gfx_target
         attributes["gfxVersion"] = Version(".".join(map(str, gpu.kfd.gfx)))
     if gpu.compute_mode:
-        attributes["computePartition"] = gpu.compute_mode
+        attributes["computePartition"] = gpu.compute_mode[:_LONGEST_STRING]
     if gpu.memory_mode:
-        attributes["memoryPartition"] = gpu.memory_mode
+        attributes["memoryPartition"] = gpu.memory_mode[:_LONGEST_STRING]
     if gpu.compute_mode or gpu.memory_mode:
-        attributes["partitionProfile"] = "_".join(mode for mode in (gpu.compute_mode, gpu.memory_mode) if mode)
+        profile = "_".join(mode for mode in (gpu.compute_mode, gpu.memory_mode) if mode)
+        attributes["partitionProfile"] = profile[:_LONGEST_STRING]
     return Device(gpu.name, attributes, _quantities(total_capacity([gpu])), consumes=consumes, hardware=gpu)
 
 
@@ -129,7 +130,7 @@ def vfio_device(
         **pci_attributes(pci),
         **_product(product),
     }
-    if pci.physical_function is not None:
+    if pci.physical_function:
         attributes["parentPciAddr"] = pci.physical_function
     return Device(function.name, attributes, _quantities(capacity), consumes=consumes, hardware=function)
 

@@ -8,7 +8,6 @@ one PCI address they are partitions, also if the kernel reports another mode.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,15 +19,16 @@ from dra_sdk import HardwareError
 from dra_sdk.hardware import (
     Host,
     PciDevice,
+    leave_out,
     numbered_paths,
     parse_pci_address,
     read_int,
     read_optional,
     read_pci_device,
     read_text,
+    real_path,
 )
 
-log = logging.getLogger(__name__)
 KERNEL_DRIVER: Final = "amdgpu"
 WHOLE: Final = "spx"
 """The compute partition mode of a GPU that is not divided."""
@@ -102,7 +102,7 @@ class AmdGpu:
 
 
 def read_gpus(host: Host) -> tuple[AmdGpu, ...]:
-    """Return all GPUs and partitions by card. A GPU that lacks a part in sysfs is left out and logged."""
+    """Return all GPUs and partitions by card. A GPU that lacks a part in sysfs is left out and named."""
     nodes = read_kfd_nodes(host)
     parts = Counter(node.address for node in nodes)
     gpus = []
@@ -110,15 +110,17 @@ def read_gpus(host: Host) -> tuple[AmdGpu, ...]:
         try:
             gpus.append(_read(host, node, parts[node.address] > 1))
         except HardwareError as error:
-            log.warning("the GPU behind /dev/dri/renderD%d is left out: %s", node.render, error)
+            leave_out(f"the GPU behind /dev/dri/renderD{node.render}", error)
     return tuple(sorted(gpus, key=lambda gpu: (gpu.card, gpu.render)))
 
 
 def read_device_number(path: Path) -> DeviceNumber | None:
-    """Read a number in a file `dev` of sysfs, such as `226:128`; None without the file. Raises HardwareError."""
-    text = read_optional(read_text, path)
-    if text is None:
-        return None
+    """Read a number in a file `dev` of sysfs, such as `226:128`; None without one."""
+    return read_optional(_read_device_number, path)
+
+
+def _read_device_number(path: Path) -> DeviceNumber:
+    text = read_text(path)
     major, _, minor = text.partition(":")
     if not (major.isdecimal() and minor.isdecimal()):
         raise HardwareError(f"{path}: must be two numbers such as 226:128, is {text!r}")
@@ -132,17 +134,13 @@ def read_mode(pci: Path, kind: str) -> str:
 
     GPUs that cannot be partitioned lack the file, and so do older kernels; during a reset the file cannot be read.
     """
-    try:
-        text = (read_optional(read_text, pci / f"current_{kind}_partition") or "").lower()
-    except HardwareError as error:
-        log.warning("the partition mode is left out: %s", error)
-        return ""
+    text = (read_optional(read_text, pci / f"current_{kind}_partition") or "").lower()
     return "" if text in _UNKNOWN else text
 
 
 def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
     render = host.sys / f"class/drm/renderD{node.render}"
-    device = (render / "device").resolve()
+    device = real_path(render / "device")
     cards = numbered_paths(device / "drm", "card")
     if not cards:
         raise HardwareError(f"{device / 'drm'}: there is no card beside renderD{node.render}")

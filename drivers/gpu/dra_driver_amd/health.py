@@ -24,6 +24,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -32,8 +34,9 @@ from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import DeviceHealth, HardwareError
-from dra_sdk.hardware import Host, health, link_target_name, read_optional, read_text
+from dra_sdk.hardware import Host, entries, health, link_target_name, read_large_text, read_optional, read_text
 from dra_sdk.hardware.health import HealthTracker
+from dra_sdk.hardware.host import read_beginning
 
 log = logging.getLogger(__name__)
 _ALL_ONES: Final = b"\xff\xff"
@@ -63,7 +66,8 @@ class ErrorCounts:
 def read_error_counts(pci: Path) -> ErrorCounts:
     """Return the counts of the GPU at this directory of sysfs. What cannot be read is left out, as during a reset."""
     blocks = dict(_read_blocks(pci / "ras"))
-    flags = [line.rpartition(":")[2].strip() for line in _read(pci / "ras/gpu_vram_bad_pages").splitlines()]
+    bad_pages = read_optional(read_large_text, pci / "ras/gpu_vram_bad_pages") or ""
+    flags = [line.rpartition(":")[2].strip() for line in bad_pages.splitlines()]
     return ErrorCounts(
         uncorrectable={block: counts["ue"] for block, counts in sorted(blocks.items()) if "ue" in counts},
         corrected=sum(counts.get("ce", 0) for counts in blocks.values()),
@@ -75,21 +79,15 @@ def read_error_counts(pci: Path) -> ErrorCounts:
 
 def _read_blocks(ras: Path) -> Iterator[tuple[str, dict[str, int]]]:
     for pattern, before, after in _BLOCKS:
-        for path in ras.glob(pattern):
-            counts = {}
-            for line in _read(path).splitlines():
-                name, _, value = line.partition(":")
-                if name.strip() in _KINDS and value.strip().isdecimal():
-                    counts[name.strip()] = int(value)
-            yield path.name.removeprefix(before).removesuffix(after), counts
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_optional(read_text, path) or ""
-    except HardwareError as error:
-        log.debug("left out of a GPU's health: %s", error)
-        return ""
+        for name in read_optional(entries, ras) or ():
+            if not fnmatchcase(name, pattern):
+                continue
+            path, counts = ras / name, dict[str, int]()
+            for line in (read_optional(read_text, path) or "").splitlines():
+                kind, _, value = line.partition(":")
+                if kind.strip() in _KINDS and value.strip().isdecimal():
+                    counts[kind.strip()] = int(value)
+            yield name.removeprefix(before).removesuffix(after), counts
 
 
 @dataclass(slots=True)
@@ -153,7 +151,11 @@ class AmdHealthMonitor:
         known = {node.address for node in read_kfd_nodes(self._host)}
         for address, card in self._cards.items():
             before = card.trouble
-            self._read(card, address, known, passed)
+            try:
+                self._read(card, address, known, passed)
+            except HardwareError as error:
+                self._tracker.unreadable(address, str(error))
+                continue
             if card.trouble != before:
                 log.warning("GPU %s: %s", address, card.trouble or "it is back")
             self._tracker.observe(address, card.problems(), remarks=card.remarks())
@@ -214,8 +216,5 @@ class AmdHealthMonitor:
 
 def _answers_with_ones(path: Path) -> bool:
     """Return whether the vendor in configuration space reads as all ones, as of virtual functions (SR-IOV 3.4.1)."""
-    try:
-        with (path / "config").open("rb") as config:
-            return config.read(len(_ALL_ONES)) == _ALL_ONES
-    except OSError:  # the function has just gone, or the kernel shows no configuration space
-        return False
+    # Without it the function has just gone, or the kernel shows no configuration space.
+    return read_optional(partial(read_beginning, size=len(_ALL_ONES)), path / "config") == _ALL_ONES

@@ -9,15 +9,14 @@ uapi/drm/amdgpu_drm.h for the families.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, numbered_paths, read_text
+from dra_sdk.hardware import Host, leave_out, numbered_paths, read_optional, read_text
+from dra_sdk.hardware.host import quoted
 
-log = logging.getLogger(__name__)
 _LOCAL_MEMORY: Final = frozenset({1, 2})  # heap types: frame buffer, visible to the CPU or not
 _FAMILIES: Final = {
     (7, 0, 0): "KV",
@@ -82,17 +81,17 @@ class KfdNode:
 def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
     """Return all nodes that are GPUs, in the kernel's order; none if KFD is not loaded.
 
-    A node that cannot be read is not for this process, and is left out. Raises HardwareError for a malformed file.
+    A node that the kernel does not let this process read is not for it, and is left out. So is a malformed one, which
+    is named. Raises HardwareError if the nodes cannot be listed.
     """
     kfd_nodes = []
     for number, path in numbered_paths(host.sys / "class/kfd/kfd/topology/nodes", "").items():
         try:
             fields = _read_fields(path / "properties")
-        except _UnreadableError as error:
-            log.warning("a KFD node is left out: %s", error)
-            continue
-        if fields.get("drm_render_minor", 0) > 0 and fields.get("simd_count", 0) > 0:
-            kfd_nodes.append(_node(number, path, fields))
+            if fields.get("drm_render_minor", 0) > 0 and fields.get("simd_count", 0) > 0:
+                kfd_nodes.append(_node(number, path, fields))
+        except HardwareError as error:
+            leave_out(f"KFD node {number}", error)
     return tuple(kfd_nodes)
 
 
@@ -120,33 +119,24 @@ def _gfx(number: int) -> tuple[int, int, int] | None:
 
 def _memory(banks: Path) -> int:
     """Return the sum of the GPU's own memory banks, without banks that cannot be read."""
-    total = 0
-    for path in numbered_paths(banks, "").values():
-        try:
-            bank = _read_fields(path / "properties")
-        except _UnreadableError as error:
-            log.warning("memory is left out: %s", error)
-            continue
-        if bank.get("heap_type") in _LOCAL_MEMORY:
-            total += bank.get("size_in_bytes", 0)
-    return total
+    paths = (read_optional(_numbered, banks) or {}).values()
+    banks_read = [read_optional(_read_fields, path / "properties") or {} for path in paths]
+    return sum(bank.get("size_in_bytes", 0) for bank in banks_read if bank.get("heap_type") in _LOCAL_MEMORY)
 
 
-class _UnreadableError(HardwareError):
-    """The kernel does not let this process read a file."""
+def _numbered(directory: Path) -> dict[int, Path]:
+    return numbered_paths(directory, "")
 
 
 def _read_fields(path: Path) -> dict[str, int]:
     """Read lines of a name and a number."""
-    try:
-        text = read_text(path)
-    except HardwareError as error:
-        raise _UnreadableError(str(error)) from error
     fields = {}
-    for line in text.splitlines():
+    for line in read_text(path).splitlines():
         name, _, value = line.strip().partition(" ")
         try:
             fields[name] = int(value, 0)
         except ValueError:
-            raise HardwareError(f"{path}: must be a name and a number, is {line!r}") from None
+            raise HardwareError(f"{path}: must be a name and a number, is {quoted(line)}") from None
+    if not fields:
+        raise HardwareError(f"{path}: is empty")
     return fields

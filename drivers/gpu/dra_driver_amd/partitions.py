@@ -17,7 +17,7 @@ from typing import Any, Final
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
 from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_sdk import Claim, HeldClaim, NotNeededError, PermanentError, RetriableError
-from dra_sdk.hardware import read_optional, read_text
+from dra_sdk.hardware import read_if_exists, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
 from dra_sdk.settings import split_words
 
@@ -95,7 +95,7 @@ def set_mode(node: AmdNode, address: str, mode: str) -> None:
 
 def available_modes(path: Path) -> list[str]:
     """Return the modes that a GPU has; a kernel that does not list them refuses what the GPU does not have."""
-    return split_words((read_optional(read_text, path / "available_compute_partition") or "").lower())
+    return split_words((read_if_exists(read_text, path / "available_compute_partition") or "").lower())
 
 
 def wait_until_unused(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:

@@ -166,8 +166,6 @@ class GpuDriver:
             if any(gpu.bound for gpu in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
             raise
-        for index, error in inventory.errors.items():
-            log.warning("GPU with index %d cannot be read and is not published: %s", index, error)
         return inventory.gpus
 
     def _options(self, nvidia: NvidiaNode) -> PublishOptions:

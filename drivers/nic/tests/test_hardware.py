@@ -61,7 +61,7 @@ def test_hardware_from_a_namespace_that_ended_is_restored(driver: DriverHarness,
 def test_a_pod_that_could_not_start_keeps_no_hardware(driver: DriverHarness, networks: PrivateNetworks) -> None:
     before = networks.node.state()
     networks.add_pod("pod1")
-    refused = NicConfig(routes=(RouteConfig(destination="10.2.0.0/16", gateway="10.200.0.1"),))
+    refused = NicConfig(routes=(RouteConfig(destination="10.2.0.0/16", gateway="10.9.0.255"),))  # of broadcast
     prepared = driver.prepare(claim(config=refused))
     with pytest.raises(RetriableError, match="refused to add route"):
         run_sandbox(driver, "pod1")

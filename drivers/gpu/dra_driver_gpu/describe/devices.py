@@ -172,8 +172,9 @@ def _common_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
         "brand": gpu.brand.label,
         "architecture": gpu.architecture.label,
         "cudaComputeCapability": Version.lenient(f"{gpu.compute_capability[0]}.{gpu.compute_capability[1]}"),
-        "driverVersion": Version.lenient(gpu.driver_version),
     }
+    if gpu.driver_version:
+        attributes["driverVersion"] = Version.lenient(gpu.driver_version)
     if gpu.cuda_version is not None:
         attributes["cudaDriverVersion"] = cuda_version(gpu.cuda_version)
     if gpu.addressing_mode is not None:

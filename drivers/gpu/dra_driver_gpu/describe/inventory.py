@@ -18,7 +18,7 @@ from dra_driver_gpu.nvml.mig import GpuInstanceProfile, MigAttributes, Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries, ask_each_gpu
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
 from dra_sdk import DraError
-from dra_sdk.hardware import Host, PciDevice, read_pci_device
+from dra_sdk.hardware import Host, PciDevice, leave_out, leave_out_fact, read_pci_device
 from dra_sdk.hardware.records import Records
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class GpuInfo:
     brand: its brand; UNKNOWN if the driver is too old to report it.
     architecture: its architecture; UNKNOWN if the driver is too old to report it.
     compute_capability: its CUDA compute capability, major and minor.
-    driver_version: the version of the NVIDIA driver.
+    driver_version: the version of the NVIDIA driver; empty if it does not report it.
     cuda_version: CUDA version of the driver, 1000 * major + 10 * minor; None if the driver is too old to report it.
     pci_address: its PCI address as sysfs writes it.
     memory_bytes: its memory; None if host and GPU share memory.
@@ -133,10 +133,15 @@ class GpuInventory:
 def read_inventory(
     nvml: Nvml, host: Host, optional: OptionalQueries | None = None, indices: Iterable[int] | None = None
 ) -> GpuInventory:
-    """Return all GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails."""
+    """Return all GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails.
+
+    A GPU that cannot be read is left out and named.
+    """
     asker = (optional or OptionalQueries()).for_one_reading()
-    versions = nvml.driver_version(), asker.ask(_DRIVER, nvml.cuda_version)
+    versions = asker.ask(_DRIVER, nvml.driver_version) or "", asker.ask(_DRIVER, nvml.cuda_version)
     by_index, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).read(host, *versions), indices)
+    for index, error in errors.items():
+        leave_out(f"GPU with index {index}", error)
     partial_ones = (index for index, gpu in by_index.items() if asker.failed & {_DRIVER, gpu.uuid})
     gpus = tuple(sorted(by_index.values(), key=lambda gpu: gpu.minor))
     return GpuInventory(gpus, errors, frozenset([*errors, *partial_ones]))
@@ -222,10 +227,10 @@ class GpuReader:
         return self._optional.ask(self.uuid, query)
 
     def _profiles(self, total: int | None) -> Iterator[MigProfile]:
-        """Yield the profiles; their names are derived from the memory, because not every driver reports them."""
+        """Yield the profiles, by the driver's names; for a driver that is too old to have any, by their memory."""
         for profile in self._optional.profiles(self.uuid, self.gpu):
             placements = self._ask(partial(self.gpu.possible_placements, profile.id)) or ()
-            name = profile_name(profile, total) if total else profile.name
+            name = profile.name or (profile_name(profile, total) if total else "")
             if name:
                 yield MigProfile(profile, name, tuple(sorted(placements)))
 
@@ -278,7 +283,9 @@ def _mig_device(device: MigDevice, profile: MigProfile, placement: Placement) ->
 def _pci(host: Host, address: str) -> PciDevice | None:
     try:
         return read_pci_device(host, address)
-    except DraError:  # a container without the host's sysfs: the GPU works, only its location is unknown
+    except DraError as error:  # the GPU works, only its location is unknown
+        if (host.sys / "bus/pci").exists():  # else this is a container without the host's sysfs
+            leave_out_fact(f"PCI function {address}", error)
         return None
 
 

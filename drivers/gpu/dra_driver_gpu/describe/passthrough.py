@@ -12,7 +12,16 @@ from typing import Final
 
 from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, GpuKind, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
-from dra_sdk.hardware import Host, PciDevice, pci_attributes, read_optional, read_pci_devices, read_text
+from dra_sdk.hardware import (
+    Host,
+    PciDevice,
+    pci_attributes,
+    read_large_text,
+    read_optional,
+    read_pci_devices,
+    read_text,
+)
+from dra_sdk.hardware.host import quoted
 from dra_sdk.hardware.host_paths import file_below
 from dra_sdk.hardware.vfio import is_vfio_driver
 
@@ -50,18 +59,18 @@ class PassthroughGpu:
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
-    """Read the GPUs for virtual machines among all PCI functions. Raises HardwareError for a malformed file."""
+    """Read the GPUs for virtual machines among all PCI functions. HardwareError if these cannot be listed."""
     return passthrough_gpus(host, read_pci_devices(host))
 
 
 def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughGpu, ...]:
     """Return the NVIDIA GPUs among these functions that lie in an IOMMU group; none if the IOMMU is off.
 
-    Virtual functions are left out. Raises HardwareError for a malformed file of sysfs.
+    Virtual functions are left out.
     """
     gpu_functions = [function for function in functions if _is_gpu(function)]
     iommufd = (host.dev / "iommu").exists()
-    names = _product_names(host) if gpu_functions else {}
+    names = (read_optional(_product_names, host.root) or {}) if gpu_functions else {}
     return tuple(
         PassthroughGpu(index, function, _addressable_bytes(function), iommufd, names.get(function.device))
         for index, function in enumerate(gpu_functions)
@@ -90,10 +99,10 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None, gpu_uuid: str =
     return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size}, hardware=hardware)
 
 
-def _product_names(host: Host) -> Mapping[int, str]:
+def _product_names(root: Path) -> Mapping[int, str]:
     """Read NVIDIA's names in the PCI ID database of the host, by device id; empty without one."""
     for name in _PCI_IDS:
-        if (path := file_below(host.root, Path(name))) is not None:
+        if (path := file_below(root, Path(name))) is not None:
             status = path.stat()
             return _read_pci_ids(path, status.st_mtime_ns, status.st_size)
     return {}
@@ -104,7 +113,7 @@ def _read_pci_ids(path: Path, _changed: int, _size: int) -> Mapping[int, str]:
     """Read again only if the file has changed. Vendors begin a line, their devices follow after a tab: pci.ids(5)."""
     names: dict[int, str] = {}
     ours = False
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_large_text(path).splitlines():
         if not line.startswith(("\t", "#")):
             ours = line.startswith(f"{_NVIDIA:04x} ")
         elif ours and (match := _PCI_ID.fullmatch(line)):
@@ -117,17 +126,21 @@ def _is_gpu(pci: PciDevice) -> bool:
 
 
 def _addressable_bytes(pci: PciDevice) -> int:
-    """Return what the existing driver publishes, so selectors for it fit.
+    """Return what the existing driver publishes, so selectors for it fit; 0 if it cannot be read.
 
     Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros. Sources:
     linux/ioport.h and pci_regs.h; nvpci of go-nvlib for the sum.
     """
+    return read_optional(_sum_of_bars, pci.path / "resource") or 0
+
+
+def _sum_of_bars(path: Path) -> int:
     total = 0
-    for number, line in enumerate((read_optional(read_text, pci.path / "resource") or "").splitlines()):
+    for number, line in enumerate(read_text(path).splitlines()):
         try:
             start, end, flags = (int(part, 16) for part in line.split())
         except ValueError:
-            raise HardwareError(f"{pci.path / 'resource'}: must be three hexadecimal numbers, is {line!r}") from None
+            raise HardwareError(f"{path}: must be three hexadecimal numbers, is {quoted(line)}") from None
         is_64_bit = flags & _MEMORY_WINDOW and flags & _TYPE_MASK == _TYPE_64
         if number < _BARS and is_64_bit and end > start:
             total += end - start + 1

@@ -15,7 +15,8 @@ from typing import Final
 from dra_driver_gpu.edits.driver_files import find_hook, link_hook
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, DeviceNode, HardwareError, RetriableError
-from dra_sdk.hardware import Host, read_text
+from dra_sdk.hardware import Host, entries, read_text
+from dra_sdk.hardware.host import target_if_link
 from dra_sdk.hardware.node_access import CommandError
 
 log = logging.getLogger(__name__)
@@ -121,9 +122,9 @@ def _device_node(node: NvidiaNode, path: str) -> DeviceNode:
 
 
 def _drm_names(node: NvidiaNode, pci_address: str) -> Iterator[str]:
-    for path in sorted((node.host.sys / "bus/pci/devices" / pci_address / "drm").glob("*")):
-        if path.name.startswith(("card", "renderD")) and node.local(f"/dev/dri/{path.name}").exists():
-            yield path.name
+    for name in entries(node.host.sys / "bus/pci/devices" / pci_address / "drm"):
+        if name.startswith(("card", "renderD")) and node.local(f"/dev/dri/{name}").exists():
+            yield name
 
 
 def _drm_links(node: NvidiaNode, pci_address: str, names: list[str]) -> Iterator[tuple[str, str]]:
@@ -131,5 +132,5 @@ def _drm_links(node: NvidiaNode, pci_address: str, names: list[str]) -> Iterator
     for kind in ("card", "render"):
         name = f"pci-{pci_address}-{kind}"
         path = node.local("/dev/dri/by-path") / name
-        if path.is_symlink() and path.readlink().name in names:
-            yield f"/dev/dri/by-path/{name}", str(path.readlink())
+        if (target := target_if_link(path)) is not None and Path(target).name in names:
+            yield f"/dev/dri/by-path/{name}", target

@@ -18,7 +18,9 @@ from typing import Final
 
 from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
 from dra_driver_gpu.nvidia_node import NvidiaNode
-from dra_sdk import ContainerEdits, Mount, OciHook
+from dra_sdk import ContainerEdits, HardwareError, Mount, OciHook
+from dra_sdk.hardware import entries, read_text
+from dra_sdk.hardware.host import read_beginning
 from dra_sdk.hardware.host_paths import PROGRAM_DIRS, file_below, follow
 
 _PROGRAMS: Final = (
@@ -50,6 +52,7 @@ _DATA: Final = (
 """What the loaders of OpenCL, graphics and ray tracing read, below one of `_DATA_DIRS`."""
 _SEARCHED: Final = frozenset({"opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin"})
 _NIX_STORE: Final = "nix/store"
+_MOST_OF_A_PROGRAM: Final = 256 << 20  # bytes
 _SCRIPT: Final = b"#!"
 _DATA_DIRS: Final = ("usr/share", "etc")
 _SOCKETS: Final = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
@@ -118,7 +121,7 @@ def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:
         try:
             status = path.stat()
             newer |= _new_subcommands(path, status.st_mtime_ns, status.st_size)
-        except OSError:
+        except (HardwareError, OSError):
             continue
     return _OLD_SUBCOMMANDS | newer
 
@@ -126,8 +129,8 @@ def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:
 @lru_cache(maxsize=8)
 def _new_subcommands(path: Path, _changed: int, _size: int) -> frozenset[str]:
     """Return the newer subcommands whose names a program contains; read again only if the file has changed."""
-    content = path.read_bytes()
-    return frozenset(name for name in _NEW_SUBCOMMANDS if name.encode() in content)
+    content = read_text(path, _MOST_OF_A_PROGRAM)
+    return frozenset(name for name in _NEW_SUBCOMMANDS if name in content)
 
 
 def _programs(node: NvidiaNode) -> Iterator[Mount]:
@@ -161,8 +164,7 @@ def _program(root: Path, name: str) -> tuple[str, Path] | None:
 
 
 def _is_script(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_SCRIPT)) == _SCRIPT
+    return read_beginning(path, len(_SCRIPT)) == _SCRIPT
 
 
 def _data(node: NvidiaNode) -> Iterator[Mount]:
@@ -178,8 +180,9 @@ def _existing(node: NvidiaNode, paths: Sequence[Path]) -> Iterator[Mount]:
 def _firmware(node: NvidiaNode, version: str) -> Iterator[Mount]:
     name = Path("lib/firmware/nvidia", version)
     directory = follow(node.driver_root, name)
-    for path in sorted(directory.glob("gsp*.bin")):
-        yield Mount(node.host_path(path), f"/{name / path.name}", _READ_ONLY)
+    for file in entries(directory):
+        if file.startswith("gsp") and file.endswith(".bin"):
+            yield Mount(node.host_path(directory / file), f"/{name / file}", _READ_ONLY)
 
 
 def _sockets(node: NvidiaNode) -> Iterator[Mount]:

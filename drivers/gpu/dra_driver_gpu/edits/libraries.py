@@ -18,13 +18,14 @@ The driver's libraries need glibc, so nothing makes them work with another C lib
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from dra_sdk.hardware import entries
+from dra_sdk.hardware.host import read_beginning, target_if_link
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below, follow
 
 _SUBDIRECTORIES: Final = ("", "vdpau", "nvidia/current")  # of a library directory; the last one is Debian's
@@ -114,32 +115,26 @@ def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterato
     """
     wanted = re.compile("|".join(map(fnmatch.translate, (f"lib*.so.{version}", *_OWN_VERSIONS))))
     for directory in directories:
-        for path in sorted(path for path in directory.iterdir() if wanted.match(path.name)):
+        for path in (directory / name for name in entries(directory) if wanted.match(name)):
             real = file_below(root, path.relative_to(root))
             if real is not None and real.name == path.name and not _is_32_bit(real):
                 yield real.relative_to(root)
 
 
 def _is_32_bit(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_ELF_32)) == _ELF_32
+    return read_beginning(path, len(_ELF_32)) == _ELF_32
 
 
 def _links(root: Path, directories: Iterable[Path], libraries: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
     """Yield the links that lead to a library, such as libcuda.so.1, each with its library."""
     for directory in directories:
         inner = directory.relative_to(root)
-        targets = {
-            entry.name: str(Path(entry).readlink()) for entry in os.scandir(directory) if _is_library_link(entry)
-        }
+        names = (name for name in entries(directory) if name.startswith("lib") and ".so" in name)
+        targets = {name: target for name in names if (target := target_if_link(directory / name)) is not None}
         for name in sorted(targets):
             library = _led_to(root, inner, name, targets)
             if library is not None and library in libraries and name != library.name:
                 yield inner / name, library
-
-
-def _is_library_link(entry: os.DirEntry[str]) -> bool:
-    return entry.name.startswith("lib") and ".so" in entry.name and entry.is_symlink()
 
 
 def _led_to(root: Path, directory: Path, name: str, targets: Mapping[str, str]) -> Path | None:

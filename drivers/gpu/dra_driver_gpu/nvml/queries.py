@@ -6,9 +6,7 @@ without the answer: who describes a GPU can leave it out.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from functools import partial
 from typing import Final, TypeVar
 
@@ -28,8 +26,8 @@ from dra_driver_gpu.nvml.mig import (
     GpuInstanceProfileKind,
 )
 from dra_driver_gpu.nvml.values import GpuProcess
+from dra_sdk.hardware import leave_out_fact
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NOT_OFFERED: Final = (NotSupportedError, InvalidArgumentError, FunctionNotFoundError)
 """The answers for a profile that GPU or driver lack; drivers before R450 lack MIG and its functions altogether."""
@@ -74,21 +72,18 @@ def ask_offered(ask: Callable[[], T]) -> T | None:
 class OptionalQueries:
     """Queries whose answer a description of a GPU can lack: no return code of them hides the GPU.
 
-    Drivers answer with unexpected codes, for instance INVALID_ARGUMENT for the placements of a profile. Each is logged
-    once per GPU and NVML function. Errors which mean that the GPU or the driver cannot be reached are raised.
+    Drivers answer with unexpected codes, for instance INVALID_ARGUMENT for the placements of a profile. Each is named
+    as what a discovery leaves out. Errors which mean that the GPU or the driver cannot be reached are raised.
 
     `failed` are the UUIDs of the GPUs that gave such an unexpected answer, which may be different the next time.
     """
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
-        self._logged: set[tuple[str, str]] = set()
 
     def for_one_reading(self) -> OptionalQueries:
-        """Return the same queries with an empty `failed`; what was logged before is not logged again."""
-        queries = copy(self)
-        queries.failed = set()
-        return queries
+        """Return the same queries with an empty `failed`."""
+        return OptionalQueries()
 
     def ask(self, gpu: str, query: Callable[[], T]) -> T | None:
         """Return the answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
@@ -103,9 +98,7 @@ class OptionalQueries:
             if error.code in _UNREACHABLE:
                 raise
             self.failed.add(gpu)
-            if (gpu, error.call) not in self._logged:
-                self._logged.add((gpu, error.call))
-                log.warning("%s does not answer a query, which is left out: %s", gpu, error)
+            leave_out_fact(f"{gpu} {error.call}", f"{gpu} does not answer: {error}")
             return None
 
     def mig_enabled(self, uuid: str, gpu: Gpu) -> bool:

@@ -23,7 +23,16 @@ from dra_driver_gpu.nvml.queries import ask_offered
 from dra_driver_gpu.prepare.gpus import make_whole
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, HeldClaim, NotNeededError, RetriableError
-from dra_sdk.hardware import PciDevice, pci_driver, read_int, read_optional, read_pci_devices, read_text, vfio
+from dra_sdk.hardware import (
+    PciDevice,
+    entries,
+    pci_driver,
+    read_if_exists,
+    read_int,
+    read_pci_devices,
+    read_text,
+    vfio,
+)
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.pci_driver import wait_until_free
 from dra_sdk.hardware.vfio import Passthrough, VfioDevice
@@ -132,10 +141,10 @@ def _bind(node: NvidiaNode, pci: PciDevice, passthrough: Passthrough) -> None:
 
 def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
     """Return the device nodes by which processes use a GPU, whichever driver it has."""
-    information = read_optional(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
+    information = read_if_exists(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
     lines = (line.partition(":") for line in information.splitlines())
     minors = [value.strip() for name, _, value in lines if name.strip() == "Device Minor"]
-    drm = sorted(path.name for path in (pci.path / "drm").glob("*") if path.name.startswith(("card", "renderD")))
+    drm = [name for name in entries(pci.path / "drm") if name.startswith(("card", "renderD"))]
     return [*(f"/dev/nvidia{minor}" for minor in minors), *(f"/dev/dri/{name}" for name in drm)]
 
 
@@ -173,12 +182,12 @@ def _lock(node: NvidiaNode, address: str) -> None:
     """Take `unbindLock` if the driver has it: then no new client can open the GPU, and the driver may release it."""
     path = _unbind_lock(node, address)
     if path.exists() and not node.clock.until(lambda: _try_lock(node, path), _LOCK_SECONDS):
-        raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {read_optional(read_text, path)}")
+        raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {read_if_exists(read_text, path)}")
 
 
 def _try_lock(node: NvidiaNode, path: Path) -> bool:
     node.write(path, "1\n")
-    return read_optional(read_int, path) == 1
+    return read_if_exists(read_int, path) == 1
 
 
 def _unlock(node: NvidiaNode, address: str) -> None:

@@ -13,7 +13,7 @@ from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
 from dra_sdk import ConfigError, HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
-from dra_sdk.hardware import Host
+from dra_sdk.hardware import Host, collecting_omissions
 from dra_sdk.testing import NotAllocatedError, PreparedClaim, claim, request
 from dra_sdk.testing.waiting import wait
 
@@ -144,11 +144,15 @@ def test_numbers_that_sysfs_lacks_are_those_of_the_hosts_nodes(make: Any, dra_no
     assert (node["major"], node["minor"]) == (511, 7)
 
 
-def test_a_gpu_with_a_malformed_number_is_left_out(make: Any, dra_node: Any) -> None:
+def test_a_malformed_number_of_a_device_node_hides_no_gpu(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
     dra_node.file("/sys/class/drm/renderD128/dev", "226\n")
-    driver.discover()
-    assert driver.devices == {}
+    with collecting_omissions() as omissions:
+        driver.discover()
+    assert driver.devices.keys() == {"gpu-1-128"}
+    assert [omission.reason.partition(": ")[2] for omission in omissions] == [
+        "must be two numbers such as 226:128, is '226'"
+    ]
 
 
 def test_a_gpu_that_was_partitioned_after_its_allocation_is_an_error(make: Any, dra_node: Any) -> None:
@@ -182,9 +186,11 @@ def test_it_notices_new_partitions(dra_node: Any, dra_driver: Any, monkeypatch: 
         hidden.rename(whole)
         (pool,) = watch.wait_changed()
         assert len(pool.devices) == 8
+        properties = dra_node.path("/sys/class/kfd/kfd/topology/nodes/1/properties")
+        dra_node.file("/malformed", "nonsense").replace(properties)  # costs its own partition
+        (pool,) = watch.wait_changed()
+        assert len(pool.devices) == 7
         looked, reports = len(looks), watch.reports
-        malformed = dra_node.file("/malformed", "nonsense")  # as in the middle of a change
-        malformed.replace(dra_node.path("/sys/class/kfd/kfd/topology/nodes/1/properties"))
         wait(lambda: len(looks) > looked + 5)
         assert watch.reports <= reports + 1
 

@@ -9,8 +9,7 @@ import pytest
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
-from dra_sdk import HardwareError
-from dra_sdk.hardware import Host
+from dra_sdk.hardware import Host, collecting_omissions
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 
@@ -40,13 +39,17 @@ def test_system_memory_is_not_the_gpus(tmp_path: Path) -> None:
     [
         ("simd_count many\n", "must be a name and a number, is 'simd_count many'"),
         ("simd_count 4\ndrm_render_minor 128\n", "the GPU has no location_id"),
+        ("", "is empty"),
     ],
 )
-def test_a_malformed_file_is_an_error(tmp_path: Path, text: str, message: str) -> None:
-    host = write_gpus(tmp_path, [RX7900XTX])
+def test_a_malformed_file_costs_its_own_node(tmp_path: Path, text: str, message: str) -> None:
+    host = write_gpus(tmp_path, [RX7900XTX, RX7900XTX])
     (tmp_path / NODES / "1/properties").write_text(text)
-    with pytest.raises(HardwareError, match=message):
-        read_kfd_nodes(host)
+    with collecting_omissions() as omissions:
+        assert [node.number for node in read_kfd_nodes(host)] == [2]
+    [omission] = omissions
+    assert (omission.subject, omission.is_device) == ("KFD node 1", True)
+    assert message in omission.reason
 
 
 def test_without_kfd_there_are_no_nodes(tmp_path: Path) -> None:

@@ -12,11 +12,10 @@ from dra_driver_gpu.describe.inventory import GpuInventory, snapshot
 from dra_driver_gpu.gpu_record import gpu_records
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
 from dra_driver_gpu.nvml.mig import Placement
-from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import Architecture, Brand
 from dra_driver_gpu.testing.nvml import MODELS, FakeGpu, MemoryNvml, fake_gpu
 
-from dra_sdk.hardware import Host
+from dra_sdk.hardware import Host, Omission, collecting_omissions
 from dra_sdk.testing import claim, request
 
 OPTIONAL = (
@@ -122,20 +121,36 @@ def test_without_memory_a_gpu_has_the_profiles_that_the_driver_names() -> None:
     assert "gpu-0-mig-1g10gb-19-3" in names(nvml, dynamic_mig=True)
 
 
-def test_a_query_that_fails_is_logged_once_for_each_gpu(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_query_that_fails_is_left_out_for_each_gpu() -> None:
     nvml = MemoryNvml([fake_gpu("H100-80GB", minor) for minor in range(2)])
     nvml.fail("nvmlDeviceGetAddressingMode", ReturnCode.UNKNOWN, times=10**6)
     nvml.fail("nvmlDeviceGetBrand", ReturnCode.NOT_SUPPORTED, times=10**6)
-    nvml.init()
-    optional = OptionalQueries()
-    for _ in range(3):
-        read_inventory(nvml, Host(Path("/nowhere")), optional)
-    nvml.shutdown()
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{gpu.uuid} does not answer a query, which is left out: nvmlDeviceGetAddressingMode: unknown error "
-        "(NVML return code 999)"
+    with collecting_omissions() as omissions:
+        read(nvml)
+    why = "nvmlDeviceGetAddressingMode: unknown error (NVML return code 999)"
+    assert omissions == {
+        Omission(f"{gpu.uuid} nvmlDeviceGetAddressingMode", f"{gpu.uuid} does not answer: {why}", is_device=False)
         for gpu in nvml.gpus
-    ]
+    }
+
+
+@pytest.mark.parametrize("mib", [80896, 80800])
+def test_a_profile_has_the_name_that_the_driver_says(mib: int) -> None:
+    """An A100 80GB that reports 79 GiB has 7g.80gb, as NVML says, and no 7g.79gb."""
+    gpu = fake_gpu("A100-80GB", mig=True)
+    nvml = MemoryNvml([replace(gpu, model=replace(gpu.model, memory_mib=mib))])
+    [known] = read(nvml).gpus
+    assert sorted({profile.name for profile in known.profiles}) == sorted({row.name for row in gpu.model.mig})
+    assert "gpu-0-mig-7g80gb-0-0" in names(nvml, dynamic_mig=True)
+
+
+def test_a_driver_that_is_too_old_to_name_profiles_has_those_that_follow_from_the_memory() -> None:
+    gpu = fake_gpu("A100-40GB", mig=True)
+    model = gpu.model
+    nameless = tuple(replace(row, name="") for row in model.mig)
+    nvml = MemoryNvml([replace(gpu, model=replace(model, mig=nameless))])
+    [known] = read(nvml).gpus
+    assert {profile.name for profile in known.profiles} == {row.name for row in model.mig}
 
 
 def test_what_a_driver_does_not_report_is_unknown_or_left_out() -> None:

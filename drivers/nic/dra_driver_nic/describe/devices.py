@@ -18,7 +18,7 @@ from dra_driver_nic.network.links import Link, NetworkSnapshot
 from dra_driver_nic.network.rdma import INFINIBAND_LAYER
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import AllocatedDevice, Capacity, CounterConsumption, CounterSet, Device, HeldDevice, ResourcePool
-from dra_sdk.hardware import PciDevice, pci_attributes
+from dra_sdk.hardware import PciDevice, pci_attributes, read_optional, real_path
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 from dra_sdk.hardware.sharing import Sharing
@@ -207,12 +207,17 @@ def attributes(nic: Nic) -> Attributes:
         everything |= _sriov_attributes(nic)
     if nic.shared:
         everything["shared"] = True
-    known = {name: value for name, value in everything.items() if value not in {None, ""}}
+    known = {name: _value(value) for name, value in everything.items() if value not in {None, ""}}
     most = _MOST - (1 if "speed" in known else 0)
     for name in _FIRST_TO_GO:
         if len(known) > most:
             known.pop(name, None)
     return known
+
+
+def _value(value: Any) -> Any:
+    """Cut what the hardware says to what an attribute holds."""
+    return _fitting([value]) if isinstance(value, str) else value
 
 
 def _link_attributes(nic: Nic) -> dict[str, Any]:
@@ -265,7 +270,8 @@ def _pci_attributes(nic: Nic) -> dict[str, Any]:
 
 def _switch_above(pci: PciDevice) -> str:
     """Return the PCI address of the nearest PCIe switch (its upstream port) above a function; empty for none."""
-    parts = pci.path.resolve().parts
+    path = read_optional(real_path, pci.path)
+    parts = path.parts if path is not None else ()
     bridges = parts[parts.index(pci.root) + 1 : -1] if pci.root in parts else ()
     return bridges[-2] if len(bridges) >= _BRIDGES_OF_A_SWITCH else ""
 

@@ -9,23 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from dra_driver_nic.network.links import INFINIBAND, LOOPBACK, Link, NetworkSnapshot
-from dra_driver_nic.network.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
+from dra_driver_nic.network.rdma import RdmaDevice, pci_address_of, read_rdma_devices
+from dra_sdk import HardwareError
 from dra_sdk.hardware import (
     Host,
     PciDevice,
+    entries,
+    leave_out,
     link_target_name,
     numbered_paths,
+    read_if_exists,
     read_int,
     read_optional,
     read_pci_devices,
+    read_text,
 )
+from dra_sdk.hardware.host import quoted
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
 _PARTITION: Final = "ipoib"
+_UNKNOWN_SPEED: Final = (1 << 32) - 1  # SPEED_UNKNOWN, as older kernels write -1
 OWN_SHARE_PREFIX: Final = "dramv"
 """How the names begin of the macvlans and ipvlans that this driver makes on the node."""
 _OWN_SHARE: Final = re.compile(OWN_SHARE_PREFIX + r"[0-9a-f]{10}")
@@ -118,9 +126,13 @@ def _related(host: Host, places: Collection[str]) -> set[str]:
     addresses = {place for place in places if ":" in place}  # no name of an interface has one
     for address in tuple(addresses):
         path = host.sys / "bus/pci/devices" / address
-        links = [path / "physfn", *numbered_paths(path, "virtfn").values()]
-        addresses |= {name for link in links if (name := link_target_name(link)) is not None}
+        links = [path / "physfn", *(read_optional(_virtual_functions, path) or {}).values()]
+        addresses |= {name for link in links if (name := read_optional(link_target_name, link)) is not None}
     return addresses
+
+
+def _virtual_functions(path: Path) -> dict[int, Path]:
+    return numbered_paths(path, "virtfn")
 
 
 class _NicReader:
@@ -136,19 +148,16 @@ class _NicReader:
         for device in self._rdma:
             for place in device.interfaces or {device.pci}:
                 self._rdma_by_place.setdefault(place, []).append(device)
-        self._links: list[tuple[Link, str]] = []  # with the address of the function
+        self._links: list[tuple[Link, str, int]] = []  # with the address of the function, and the number of its port
+        self._placed: set[str] = set()  # interfaces of which the function is known
         self._switches: set[str] = set()  # functions with representors
         for link in snapshot.links:
-            directory = host.sys / "class/net" / link.name
-            address = pci_address_of(directory)
-            if related is not None and places is not None and address not in related and link.name not in places:
-                continue
-            if address and _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
-                self._switches.add(address)
-            elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
-                self._links.append((link, address))
-        self._interfaces = {address: link for link, address in reversed(self._links) if address}
-        used = {address for _, address in self._links if address}
+            try:
+                self._add(link, places, related)
+            except HardwareError as error:
+                leave_out(f"interface {link.name}", error)
+        self._interfaces = {address: link for link, address, _ in reversed(self._links) if address}
+        used = {address for _, address, _ in self._links if address}
         if related is None:
             used |= {device.pci for device in self._rdma}
             functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
@@ -162,13 +171,36 @@ class _NicReader:
             for number, address in enumerate(pf.sriov.vfs)
         }
 
+    def _add(self, link: Link, places: Collection[str] | None, related: Collection[str] | None) -> None:
+        """Add an interface if it can be a device. HardwareError if the kernel does not let this be read."""
+        directory = self._host.sys / "class/net" / link.name
+        address = pci_address_of(directory)
+        if related is None or places is None or address in related or link.name in places:
+            self._add_at(address, link, directory)
+        if address:
+            self._placed.add(link.name)
+
+    def _add_at(self, address: str, link: Link, directory: Path) -> None:
+        port_name = read_if_exists(read_text, directory / "phys_port_name", may_be_unset=True) if address else None
+        if _REPRESENTOR.fullmatch(port_name or ""):
+            self._switches.add(address)
+        elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
+            port = read_if_exists(read_int, directory / "dev_port") if address else None
+            self._links.append((link, address, port or 0))
+
     def read(self) -> list[Nic]:
         """Return all devices, in no order."""
-        nics = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
+        nics = [
+            self._with_interface(link, self._functions.get(address), port)
+            for link, address, port in self._links
+            if self._is_known(address, f"interface {link.name}")
+        ]
         taken = {device.name for nic in nics for device in nic.rdma}
         for device in self._rdma:
             pci = self._functions.get(device.pci)
-            if device.name not in taken and pci is not None:
+            if device.name in taken or pci is None or not self._is_known(device.pci, f"RDMA device {device.name}"):
+                continue
+            if self._has_no_interface(pci, device):
                 nics.append(self._without_interface(pci, device))
         shown = {nic.pci.address for nic in nics if nic.pci is not None}
         for address in self._numbers.keys() - shown:
@@ -181,7 +213,26 @@ class _NicReader:
                 nics.append(self._without_interface(pci))
         return nics
 
-    def _with_interface(self, link: Link, pci: PciDevice | None) -> Nic:
+    def _is_known(self, address: str, device: str) -> bool:
+        """Return whether enough is known of a PCI function; of a virtual one, also of its physical function."""
+        pci = self._functions.get(address)
+        if pci is None or pci.physical_function is None or address in self._numbers:
+            return True
+        leave_out(device, f"the physical function of {address} cannot be read")
+        return False
+
+    def _has_no_interface(self, pci: PciDevice, device: RdmaDevice) -> bool:
+        """Return whether a function has no interface here: with one that cannot be read, the node may need it."""
+        shares = pci.address in self._interfaces and not self._subfunction(f"class/infiniband/{device.name}")
+        unread = sorted(set(read_optional(entries, pci.path / "net") or ()) - self._placed)
+        if unread:
+            leave_out(f"RDMA device {device.name}", f"interface {unread[0]} of {pci.address} cannot be read")
+        elif shares:
+            named = quoted(", ".join(sorted(device.interfaces)))
+            leave_out(f"RDMA device {device.name}", f"it names interface {named}, which {pci.address} does not have")
+        return not unread and not shares
+
+    def _with_interface(self, link: Link, pci: PciDevice | None, port: int) -> Nic:
         pf = self._physical_function(pci)
         speed = _speed(self._host, link)
         addresses = self._snapshot.addresses.get(link.index, ())
@@ -190,7 +241,7 @@ class _NicReader:
             addresses=tuple(address.address for address in addresses if not address.scope),
             pci=pci,
             pf=pf,
-            port=self._port(link) if pci else 0,
+            port=port if pci else 0,
             part=self._part(link) if pci else "",
             speed=pf.speed if speed is None and pf is not None else speed,
             rdma=tuple(self._rdma_of(link, pci)),
@@ -210,13 +261,13 @@ class _NicReader:
     def _part(self, link: Link) -> str:
         directory = self._host.sys / "class/net" / link.name
         if link.kind == _PARTITION and link.parent:
-            return f"p{text_or_empty(directory / 'pkey').removeprefix('0x')}"
-        identity = "" if self._port(link) else text_or_empty(directory / "dev_id").removeprefix("0x")
+            return f"p{_given(directory / 'pkey').removeprefix('0x')}"
+        identity = "" if self._port(link) else _given(directory / "dev_id").removeprefix("0x")
         return self._subfunction(f"class/net/{link.name}") or (f"id{identity}" if identity.strip("0") else "")
 
     def _subfunction(self, device: str) -> str:
         """Return `sf` with the number that was given to a subfunction; empty for a device that is none."""
-        number = text_or_empty(self._host.sys / device / "device/sfnum")
+        number = _given(self._host.sys / device / "device/sfnum")
         return f"sf{number}" if number else ""
 
     def _rdma_of(self, link: Link, pci: PciDevice | None) -> list[RdmaDevice]:
@@ -249,10 +300,15 @@ class _NicReader:
         return mode or ("switchdev" if pci.address in self._switches else "legacy")
 
 
+def _given(path: Path) -> str:
+    """Return what a file says that makes a device what it is; empty without it. HardwareError if it is refused."""
+    return read_if_exists(read_text, path, may_be_unset=True) or ""
+
+
 def _speed(host: Host, link: Link) -> int | None:
     """Read the speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
-    speed = text_or_empty(host.sys / "class/net" / link.name / "speed")
-    return int(speed) if speed.isdecimal() and int(speed) > 0 else None
+    speed = read_optional(read_int, host.sys / "class/net" / link.name / "speed", may_be_unset=True) or 0
+    return speed if 0 < speed < _UNKNOWN_SPEED else None
 
 
 def _order(nic: Nic) -> tuple[bool, int, str, int, str, str]:

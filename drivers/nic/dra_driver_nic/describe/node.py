@@ -26,7 +26,7 @@ from dra_driver_nic.network.rdma_netlink import (
     remove_link,
 )
 from dra_driver_nic.settings import NicSettings
-from dra_sdk.hardware import Host, read_optional, read_text
+from dra_sdk.hardware import Host, read_if_exists, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 
@@ -108,7 +108,7 @@ class NicNode:
             ) from error
 
     def _is_this_machine(self) -> bool:
-        here = read_optional(read_text, Path("/proc/sys/kernel/random/boot_id"))
+        here = read_if_exists(read_text, Path("/proc/sys/kernel/random/boot_id"))
         return self.access.root == Path("/") or bool(here and here == self.access.boot_id)
 
     def _local(self, path: str) -> Path:

@@ -7,8 +7,8 @@ linux/devlink.h; Documentation/networking/devlink/devlink-eswitch-attr.rst of th
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
-import logging
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +19,8 @@ from pyroute2.netlink.devlink import DEVLINK_NAMES, devlinkcmd
 from pyroute2.netlink.exceptions import NetlinkError
 
 from dra_driver_nic.network.netlink import Content, MessageKind, NetlinkSocket
+from dra_sdk.hardware import leave_out_fact
 
-log = logging.getLogger(__name__)
 _SIOCETHTOOL: Final = 0x8946
 _GET_DRIVER_INFO: Final = 3  # ETHTOOL_GDRVINFO
 # struct ethtool_drvinfo: command; driver, version, firmware, bus, expansion ROM; reserved; five numbers
@@ -28,6 +28,7 @@ _DRIVER_INFO: Final = struct.Struct("I32s32s32s32s32s12s5I")
 _REQUEST: Final = struct.Struct("16sP")  # struct ifreq with a pointer
 _REQUEST_BYTES: Final = 40
 _NO_FIRMWARE: Final = frozenset({"", "N/A", "n/a"})
+_NOT_OFFERED: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV})
 _MODES: Final = {0: "legacy", 1: "switchdev"}
 
 
@@ -83,8 +84,10 @@ def read_eswitch_modes(connect: Callable[[], GenericSocket] = open_generic) -> d
         return {}
     try:
         return dict(_modes(opened))
-    except (NetlinkError, OSError):
-        log.debug("this kernel has no modes of eswitches", exc_info=True)
+    except (NetlinkError, OSError) as error:
+        number = error.code if isinstance(error, NetlinkError) else error.errno
+        if number not in _NOT_OFFERED:
+            leave_out_fact("modes of eswitches", f"devlink cannot be read: {error}")
         return {}
     finally:
         opened.close()
@@ -105,6 +108,8 @@ def _mode(opened: GenericSocket, family: int, address: str) -> int:
     asked = Content({"cmd": DEVLINK_NAMES["DEVLINK_CMD_ESWITCH_GET"]}, attributes)
     try:
         mode = opened.read_one(devlinkcmd, family, asked).get_attr("DEVLINK_ATTR_ESWITCH_MODE")
-    except NetlinkError:
+    except NetlinkError as error:
+        if error.code not in _NOT_OFFERED:
+            leave_out_fact(f"eswitch of {address}", f"devlink cannot read the mode of {address}: {error}")
         return -1
     return -1 if mode is None else int(mode)

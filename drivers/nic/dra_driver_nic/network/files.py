@@ -21,7 +21,8 @@ from dra_driver_nic.network.links import (
     NetworkSnapshot,
 )
 from dra_driver_nic.network.rdma import pci_address_of, text_or_empty
-from dra_sdk.hardware import Host, read_int, read_optional
+from dra_sdk import HardwareError
+from dra_sdk.hardware import Host, entries, leave_out, read_hex, read_if_exists, read_int, read_optional
 
 T = TypeVar("T")
 _IFF_UP: Final = 1
@@ -52,8 +53,13 @@ class FilesNetwork:
 
     def links(self) -> list[Link]:
         """Return all interfaces."""
-        paths = self._directory.iterdir() if self._directory.is_dir() else ()
-        return sorted((_link(path) for path in paths), key=lambda link: (link.index, link.name))
+        links = []
+        for name in entries(self._directory):
+            try:
+                links.append(_link(self._directory / name))
+            except HardwareError as error:
+                leave_out(f"interface {name}", error)
+        return sorted(links, key=lambda link: (link.index, link.name))
 
     def find(self, name: str) -> Link | None:
         """Return the interface with a name; sysfs has no alternative names."""
@@ -108,14 +114,14 @@ def _link(path: Path) -> Link:
     lines = (line.partition("=") for line in text_or_empty(path / "uevent").splitlines())
     kind = {name: value for name, _, value in lines}.get("DEVTYPE", path.name.rstrip("0123456789"))
     return Link(
-        index=read_optional(read_int, path / "ifindex") or 0,
+        index=read_if_exists(read_int, path / "ifindex") or 0,
         name=path.name,
         kind="" if pci_address_of(path) or (path / "device").exists() else kind,
         mac=text_or_empty(path / "address"),
         mtu=read_optional(read_int, path / "mtu") or 0,
-        up=bool(int(text_or_empty(path / "flags") or "0", 16) & _IFF_UP),
-        state=text_or_empty(path / "operstate") or "unknown",
+        up=bool((read_optional(read_hex, path / "flags") or 0) & _IFF_UP),
+        state=text_or_empty(path / "operstate"),
         carrier=text_or_empty(path / "carrier") == "1",
-        arp_type=read_optional(read_int, path / "type") or 1,
+        arp_type=read_if_exists(read_int, path / "type") or 1,
         alias=text_or_empty(path / "ifalias"),
     )

@@ -13,8 +13,9 @@ import fcntl
 import logging
 import os
 import socket
+import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -59,6 +60,7 @@ from dra_driver_nic.network.netlink_encode import (
     rule_content,
     vf_changes,
 )
+from dra_sdk.hardware import leave_out, leave_out_fact
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -176,7 +178,7 @@ class KernelNetwork:
         """Implement `Network.links`."""
         mask = Content({}, [("IFLA_EXT_MASK", _WITH_VFS | _WITHOUT_COUNTERS)])
         with _reading("interfaces"):
-            links = [read_link(*answer) for answer in self._netlink.answers(ifinfmsg, _GET_LINK, mask)]
+            links = list(_each("interface", leave_out, read_link, self._netlink.answers(ifinfmsg, _GET_LINK, mask)))
         return sorted(links, key=lambda link: link.index)
 
     def find(self, name: str) -> Link | None:
@@ -194,7 +196,7 @@ class KernelNetwork:
         wanted = Content({}, [("IFLA_ALT_IFNAME", name), ("IFLA_EXT_MASK", _WITHOUT_COUNTERS)])
         try:
             with _reading(f"interface {name}"):
-                return self._netlink.read_bytes(ifinfmsg, _GET_LINK, wanted)
+                return self._netlink.read_message(ifinfmsg, _GET_LINK, wanted)
         except NetworkError as error:
             if error.errno == errno.ENODEV:
                 return None
@@ -204,8 +206,8 @@ class KernelNetwork:
         """Implement `Network.addresses`."""
         addresses: dict[int, list[Address]] = {}
         with _reading("addresses"):
-            for answer in self._netlink.answers(ifaddrmsg, _GET_ADDRESS):
-                if (read := read_address(*answer)) is not None:
+            for read in _each("address", leave_out_fact, read_address, self._netlink.answers(ifaddrmsg, _GET_ADDRESS)):
+                if read is not None:
                     addresses.setdefault(read[0], []).append(read[1])
         return addresses
 
@@ -404,6 +406,20 @@ class KernelNetwork:
     def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
         """Implement `Network.set_rings`."""
         ethtool.set_rings(name, rings)
+
+
+def _each(
+    what: str,
+    leave: Callable[[str, str], None],
+    read: Callable[[bytes, int], T],
+    answers: Iterable[tuple[bytes, int]],
+) -> Iterator[T]:
+    """Read the answers of a list one by one: one that cannot be read costs what it is about, not the others."""
+    for number, answer in enumerate(answers):
+        try:
+            yield read(*answer)
+        except (OSError, ValueError, IndexError, struct.error) as error:
+            leave(f"{what} {number} of the kernel's list", f"its message cannot be read: {error}")
 
 
 def _is_wanted(data: bytes, begin: int) -> bool:

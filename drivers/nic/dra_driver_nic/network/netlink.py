@@ -69,9 +69,9 @@ class NetlinkSocket:
 
     def read_one(self, kind: MessageKind, command: int, content: Content) -> Any:
         """Return the one message that the kernel answers. Raises NetlinkError, OSError."""
-        return decoded(kind, self.read_bytes(kind, command, content), 0)
+        return decoded(kind, self.read_message(kind, command, content), 0)
 
-    def read_bytes(self, kind: MessageKind, command: int, content: Content) -> bytes:
+    def read_message(self, kind: MessageKind, command: int, content: Content) -> bytes:
         """Return the same as the kernel has sent it."""
         self._send(kind, command, _REQUEST | _ACK, content)
         answers, _ = self._answers()

@@ -6,7 +6,6 @@ Source: `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, numbered_paths, parse_pci_address, read_optional, read_text
+from dra_sdk.hardware import (
+    Host,
+    entries,
+    leave_out,
+    numbered_paths,
+    parse_pci_address,
+    read_hex,
+    read_if_exists,
+    read_optional,
+    read_text,
+    real_path,
+)
+from dra_sdk.hardware.host import quoted, target_if_link
 
 CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
 INFINIBAND_LAYER: Final = "InfiniBand"
@@ -23,7 +34,9 @@ _VIRTUAL: Final = "/devices/virtual/"  # in the path of a device that no hardwar
 _COLONS: Final = 2  # in the name of a PCI function in sysfs
 _ALL_ADDRESSES: Final = 1 << 16
 _VALUE: Final = re.compile(r"\d+:\s*(\S+)")  # `4: ACTIVE`
-_RATE: Final = re.compile(r"([\d.]+) Gb/sec")
+_ADDRESS: Final = re.compile(r"([0-9a-f]{4}(?::[0-9a-f]{4}){7})$")
+_LAYER: Final = re.compile(r"(\w+)$")
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +99,18 @@ def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[
     only: addresses of virtual functions; the devices of other virtual functions are left out. None for all.
     """
     directory = host.sys / "class/infiniband"
-    if not directory.is_dir():
-        return ()
     nodes: dict[str, list[str]] = {}
     for device, node in _nodes(host):
         nodes.setdefault(device, []).append(node)
     devices = []
-    for path in sorted(directory.iterdir()):
-        if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
-            continue
+    for path in (directory / name for name in entries(directory)):
         try:
+            if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
+                continue
             devices.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
-        except HardwareError:
+        except HardwareError as error:
             if path.exists():
-                raise
+                leave_out(f"RDMA device {path.name}", error)
     return tuple(devices)
 
 
@@ -107,17 +118,17 @@ def pci_address_of(path: Path) -> str:
     """Return the address of the PCI function of a device of sysfs, its own or that above others; empty for none.
 
     A virtio interface, for instance, is below its `virtio0`, which is below the PCI function. The target of a link
-    usually says all; only if it does not, the path is resolved.
+    usually says all; only if it does not, the path is resolved. Raises HardwareError if the kernel refuses that.
     """
-    try:
-        target = os.readlink(path)  # noqa: PTH115 (a node has an interface for each of its pods)
-    except FileNotFoundError:
+    target = target_if_link(path)
+    if target is not None and _VIRTUAL in target:
         return ""
-    except OSError:  # it is no link
-        target = ""
-    if _VIRTUAL in target:
-        return ""
-    return _address_in(target) or _address_in(str(path.resolve()))
+    if address := _address_in(target or ""):
+        return address
+    path_of_device = read_if_exists(real_path, path)
+    if target is not None and path_of_device is None:
+        raise HardwareError(f"{path}: leads to nothing, to {quoted(target)}")
+    return _address_in(str(path_of_device or ""))
 
 
 def _address_in(path: str) -> str:
@@ -131,11 +142,8 @@ def _address_in(path: str) -> str:
 
 
 def text_or_empty(path: Path) -> str:
-    """Read a file of sysfs; empty if it does not exist, or if the kernel refuses to read it."""
-    try:
-        return read_text(path)
-    except HardwareError:
-        return ""
+    """Read a file of sysfs; empty if it does not exist, if it has no value now, or if the kernel refuses to read it."""
+    return read_optional(read_text, path, may_be_unset=True) or ""
 
 
 def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
@@ -147,30 +155,38 @@ def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
         node_guid=_guid(read_optional(read_text, path / "node_guid") or ""),
         firmware=read_optional(read_text, path / "fw_ver") or "",
         parent=parent,
-        ports=tuple(_read_port(port, number, addresses) for number, port in numbered_paths(path / "ports", "").items()),
+        ports=tuple(_read_port(port, number, addresses) for number, port in _numbered(path / "ports")),
         nodes=nodes,
     )
 
 
 def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
     """Read a port. Its interfaces are those of its first `addresses`: `rdma_rxe` has 1024 places, a file for each."""
-    rate = _RATE.match(read_optional(read_text, path / "rate") or "")
-    places = sorted(numbered_paths(path / "gid_attrs/ndevs", "").items())[:addresses] if addresses else []
+    places = _numbered(path / "gid_attrs/ndevs")[:addresses] if addresses else []
     interfaces = {text_or_empty(place) for _, place in places}
-    keys = {int(read_text(key), 16) for key in numbered_paths(path / "pkeys", "").values()}
-    layer = read_optional(read_text, path / "link_layer") or ""
-    first = text_or_empty(path / "gids/0") if layer == INFINIBAND_LAYER else ""
+    keys = {read_optional(read_hex, key) or 0 for _, key in _numbered(path / "pkeys")}
+    layer = read_optional(_read_layer, path / "link_layer") or ""
+    first = (read_optional(_read_address, path / "gids/0") or "") if layer == INFINIBAND_LAYER else ""
     return RdmaPort(
         number=number,
         state=_word(path / "state"),
         physical_state=_word(path / "phys_state"),
         link_layer=layer,
-        gigabits=float(rate[1]) if rate else None,
-        lid=int(read_optional(read_text, path / "lid") or "0", 16),
+        gigabits=read_optional(_read_rate, path / "rate"),
+        lid=read_optional(read_hex, path / "lid") or 0,
         interfaces=frozenset(interfaces - {""}),
         pkeys=tuple(sorted(keys - {0}, reverse=True)),
         guid=_guid(":".join(first.split(":")[_GUID_GROUPS:])),  # the second half of its first address
     )
+
+
+def _numbered(directory: Path) -> list[tuple[int, Path]]:
+    """Return what is numbered in a directory, ascending; nothing if it cannot be listed."""
+    return list((read_optional(_by_number, directory) or {}).items())
+
+
+def _by_number(directory: Path) -> dict[int, Path]:
+    return numbered_paths(directory, "")
 
 
 def _guid(text: str) -> str:
@@ -179,14 +195,37 @@ def _guid(text: str) -> str:
 
 
 def _word(path: Path) -> str:
-    match = _VALUE.match(read_optional(read_text, path) or "")
-    return match[1] if match else ""
+    return read_optional(_read_word, path) or ""
+
+
+def _read_word(path: Path) -> str:
+    return _matched(_VALUE, path)
+
+
+def _read_rate(path: Path) -> float:
+    return float(_matched(_RATE, path))
+
+
+def _read_layer(path: Path) -> str:
+    return _matched(_LAYER, path)
+
+
+def _read_address(path: Path) -> str:
+    return _matched(_ADDRESS, path)
+
+
+def _matched(pattern: re.Pattern[str], path: Path) -> str:
+    text = read_text(path)
+    match = pattern.match(text)
+    if match is None:
+        raise HardwareError(f"{path}: expected a value of an RDMA port, found {quoted(text)}")
+    return match[1]
 
 
 def _nodes(host: Host) -> Iterator[tuple[str, str]]:
     """Yield the RDMA device and the path of each device node."""
     for directory in ("infiniband_verbs", "infiniband_mad"):
-        for path in sorted((host.sys / "class" / directory).glob("*")):
-            device = read_optional(read_text, path / "ibdev")
+        for name in entries(host.sys / "class" / directory):
+            device = read_optional(read_text, host.sys / "class" / directory / name / "ibdev")
             if device:
-                yield device, f"/dev/infiniband/{path.name}"
+                yield device, f"/dev/infiniband/{name}"

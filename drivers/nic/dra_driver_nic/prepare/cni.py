@@ -19,12 +19,14 @@ from typing import Any, Final
 
 from dra_driver_nic.network.links import NetworkNamespace
 from dra_driver_nic.prepare.attachment import Attachment
-from dra_sdk import PermanentError, RetriableError
+from dra_sdk import HardwareError, PermanentError, RetriableError
+from dra_sdk.hardware import entries, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
 _VERSIONS: Final = ("0.4.0", "1.0.0", "1.1.0")  # those with CHECK
 _SHORTEST: Final = 1.0  # seconds for DEL although the call has ended
+_LARGEST: Final = 1 << 20  # bytes of a conflist
 _SHOWN: Final = 300  # characters of what a plugin prints
 _PROC: Final = "proc/self"  # a host's root has it, a tree of files has not
 
@@ -66,11 +68,12 @@ def read_network(access: NodeAccess, name: str, directory: str, programs: Sequen
     """
     network: dict[str, Any] | None = None
     names: list[str] = []
-    for path in sorted(access.local(directory).glob("*.conflist")):
+    folder = access.local(directory)
+    for path in (folder / name for name in entries(folder) if name.endswith(".conflist")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(read_text(path, _LARGEST))
             names.append(str(content["name"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (HardwareError, ValueError, KeyError, TypeError) as error:
             log.warning("%s is left out: it is no CNI network: %s", path, error)
             continue
         if content["name"] == name and network is None:

@@ -26,7 +26,7 @@ from dra_driver_nic.prepare.leases import with_lease
 from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.prepare.shares import make_shares, remove_share
 from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, RetriableError
-from dra_sdk.hardware import read_int, read_optional
+from dra_sdk.hardware import read_if_exists, read_int
 from dra_sdk.nri import PodSandbox
 
 log = logging.getLogger(__name__)
@@ -338,7 +338,7 @@ def _returned(
 def port_of(node: NicNode, name: str) -> tuple[str, int]:
     """Return the PCI address of an interface of the node, empty in software, and its port of that function."""
     directory = node.host.sys / "class/net" / name
-    return pci_address_of(directory), read_optional(read_int, directory / "dev_port") or 0
+    return pci_address_of(directory), read_if_exists(read_int, directory / "dev_port") or 0
 
 
 def _port(attachment: Attachment) -> tuple[str, int]:

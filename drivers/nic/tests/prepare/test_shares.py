@@ -181,7 +181,7 @@ def test_a_parent_that_no_longer_exists_is_reported(driver: DriverHarness, netwo
         (NicConfig(ethtool=EthtoolConfig(features={"gro": False})), "ethtool cannot be given"),
         (NicConfig(interface=InterfaceConfig(dhcp=True)), r"interface\.dhcp cannot be given"),
         (NicConfig(driver="vfio-pci"), "driver is vfio-pci, but it is no PCI function"),
-        (NicConfig(vf=VfConfig(vlan=7)), "vf is for virtual functions"),
+        (NicConfig(vf=VfConfig(max_tx_rate=7)), "vf is for virtual functions"),
         (
             NicConfig(shared_mode="ipvlan", interface=InterfaceConfig(hardware_addr="02:00:00:00:00:01")),
             r"interface\.hardwareAddr cannot be given: an ipvlan has that of nic0",

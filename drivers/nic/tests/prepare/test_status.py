@@ -91,6 +91,7 @@ def test_a_pod_that_joins_a_claim_starts_when_the_first_has_ended(
     with nic_driver.nri() as runtime:
         prepared = nic_driver.prepare(claim(ONE))
         first = runtime.run_pod(prepared)
+        nic_driver.prepare(prepared.claim, pod="joined")
         joined = runtime.run_pod(prepared, name="joined")
         with pytest.raises(RefusedError, match=r"nic0\) is in pod default/.*; it can be in one pod only"):
             joined.create_container()

@@ -31,6 +31,7 @@ class Fault:
     nth: the call that fails, counted from 1.
     times: how many calls fail, from `nth` on.
     after: the call takes effect before it fails.
+    gpu: the UUID of the GPU whose calls fail; empty for all calls.
     """
 
     call: str | None
@@ -38,10 +39,11 @@ class Fault:
     nth: int
     times: int
     after: bool
+    gpu: str = ""
 
-    def count(self, call: str) -> bool:
-        """Count one call; True if it fails."""
-        if self.call not in {None, call}:
+    def count(self, call: str, gpu: str) -> bool:
+        """Count one call about a GPU; True if it fails."""
+        if self.call not in {None, call} or self.gpu not in {"", gpu}:
             return False
         self.nth -= 1
         return -self.times < self.nth <= 0
@@ -71,12 +73,14 @@ class NvmlFaults:
         nth: int = 1,
         times: int = 1,
         after: bool = False,
+        gpu: str = "",
     ) -> None:
         """Let the `nth` call of this function from now on fail, and `times` - 1 calls after it.
 
-        With `after` the call takes effect before it fails, like a call whose answer is lost.
+        With `after` the call takes effect before it fails, like a call whose answer is lost. With `gpu`, a UUID, only
+        calls about this GPU count.
         """
-        self._faults.append(Fault(call, failure, nth, times, after))
+        self._faults.append(Fault(call, failure, nth, times, after, gpu))
 
     def fail_call(
         self, nth: int, failure: ReturnCode | BaseException = ReturnCode.UNKNOWN, *, after: bool = False
@@ -89,10 +93,10 @@ class NvmlFaults:
         self._faults.clear()
         self.calls.clear()
 
-    def enter(self, call: str) -> BaseException | None:
+    def enter(self, call: str, gpu: str = "") -> BaseException | None:
         """Record a call. Raises if it fails before its effect; returns what it must raise after its effect."""
         self.calls.append(call)
-        due = [fault for fault in self._faults if fault.count(call)]
+        due = [fault for fault in self._faults if fault.count(call, gpu)]
         self._faults = [fault for fault in self._faults if not fault.used_up]
         if not due:
             return None
@@ -151,7 +155,7 @@ class KernelDriver:
     def call(self, name: str, gpu: GpuState | None = None, *, changes: bool = False) -> Iterator[None]:
         """Run one NVML call: count it, check what any call can fail for, and turn refusals into NvmlErrors."""
         with self.changed:
-            afterwards = self.faults.enter(name)
+            afterwards = self.faults.enter(name, "" if gpu is None else gpu.gpu.uuid)
             if not self.initialized and name != "nvmlInitWithFlags":
                 raise error_of(name, ReturnCode.UNINITIALIZED)
             if gpu is not None and gpu.lost:
