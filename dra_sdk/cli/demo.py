@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -53,9 +52,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run and print each step; status 1 if the driver fails or finds no device, which ends the demo."""
-    set_up_logging("warning", "text")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_without_traceback)
+    set_up_logging("warning", "text", traces=False)  # the sentence has the author's file and line
     with opened_host_root(arguments.host_root) as root:
         driver = load_driver(arguments.driver)
         try:
@@ -68,12 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
             if getattr(error, "code", "") == "DEADLINE_EXCEEDED":
                 print_notes(["a hook must end before that: claim.deadline.remaining() says how long is left"])
             return 1
-
-
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """Keep a record without the frames of the SDK: the sentence has the author's file and line."""
-    record.exc_info = None
-    return True
 
 
 def _run_steps(driver: Driver, root: Path, claim_file: Path | None) -> int:

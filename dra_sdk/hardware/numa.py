@@ -79,18 +79,18 @@ def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
     return tuple(_read_node(node, path, list(directories)) for node, path in directories.items())
 
 
-def read_numa_cpus(host: Host) -> dict[int, CpuSet]:
+def read_numa_cpus(host: Host, online: CpuSet | None = None) -> dict[int, CpuSet]:
     """Return only the online CPUs of each node. `{0: all}` on a kernel without NUMA support.
 
-    Where the list of a node cannot be read, a CPU that is in no list is where its own link says.
+    A CPU that is in no list, as when that of its node cannot be read, is where its own link says. `online` are the
+    host's CPUs if they have been read before.
     """
+    cpus = _online(host) if online is None else online
     directories = numbered_paths(_nodes(host), "node")
     if not directories:
-        return {0: _online(host)}
-    lists = {node: read_optional(read_cpuset, path / "cpulist") for node, path in directories.items()}
-    nodes = {node: cpus or frozenset() for node, cpus in lists.items()}
-    unread = _online(host).difference(*nodes.values()) if None in lists.values() else ()
-    for cpu in sorted(unread):
+        return {0: cpus}
+    nodes = {node: read_optional(read_cpuset, path / "cpulist") or frozenset() for node, path in directories.items()}
+    for cpu in sorted(cpus.difference(*nodes.values())):
         own = read_optional(_linked_nodes, host.sys / f"devices/system/cpu/cpu{cpu}") or {}
         nodes |= {node: nodes[node] | {cpu} for node in own if node in nodes}
     return nodes

@@ -57,8 +57,12 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """One line for people: time, level, thread, message, and the fields as `key=value`.
 
-    A traceback follows on lines of its own.
+    With `traces`, a traceback follows on lines of its own.
     """
+
+    def __init__(self, *, traces: bool = True) -> None:
+        super().__init__()
+        self._traces = traces
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
@@ -70,16 +74,19 @@ class TextFormatter(logging.Formatter):
             *(f"{key}={value}" for key, value in _fields().items()),
         ]
         line = " ".join(parts)
-        if not record.exc_info:
+        if not record.exc_info or not self._traces:
             return line
         trace = self.formatException(record.exc_info).splitlines()
         return "\n".join([line, *(one_line(row, MESSAGE_LIMIT) for row in trace)])
 
 
-def set_up_logging(level: str, form: str) -> None:
-    """Log to standard error from `level` on, with the form `text` or `json` (`Settings.log_level`, `log_format`)."""
+def set_up_logging(level: str, form: str, *, traces: bool = True) -> None:
+    """Log to standard error from `level` on, with the form `text` or `json` (`Settings.log_level`, `log_format`).
+
+    Without `traces`, text has no tracebacks.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(traces=traces))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -284,7 +284,7 @@ def test_a_terminal_is_asked_for_what_no_flag_says(run: Run, tmp_path: Path, typ
     questions = typed("example.org", "net", "")
     done = run("new", "port")
     assert done.status == 0
-    assert "  net    network interfaces, which move into the pod\n" in done.out
+    assert "  net         network interfaces, which move into the pod\n" in done.out
     assert questions == [
         "Domain of the vendor, which the driver's name ends with [example.com]: ",
         "Kind of hardware [file]: ",
@@ -295,7 +295,7 @@ def test_a_terminal_is_asked_for_what_no_flag_says(run: Run, tmp_path: Path, typ
 
 def test_an_answer_that_is_no_kind_is_an_error(run: Run, tmp_path: Path, typed: Callable[..., list[str]]) -> None:
     typed("", "usb")
-    assert run("new", "port").err == "dra-sdk: kind 'usb' must be one of file, pci, sriov, net, bare\n"
+    assert run("new", "port").err == "dra-sdk: kind 'usb' must be one of file, accelerator, pci, sriov, net, bare\n"
     assert list(tmp_path.iterdir()) == []
 
 

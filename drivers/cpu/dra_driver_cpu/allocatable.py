@@ -21,9 +21,10 @@ def read_topology(host: Host) -> CpuTopology:
     return usable_topology(read_cpus(host), read_pod_cpus(host))
 
 
-def read_usable_cpus(host: Host) -> CpuSet:
-    """Return only the numbers of its online CPUs that pods may use."""
-    online, of_pods = read_cpuset(host.sys / "devices/system/cpu/online"), read_pod_cpus(host)
+def read_usable_cpus(host: Host, online: CpuSet | None = None) -> CpuSet:
+    """Return the numbers of its online CPUs that pods may use; `online` are those if they have been read before."""
+    online = read_cpuset(host.sys / "devices/system/cpu/online") if online is None else online
+    of_pods = read_pod_cpus(host)
     return online if of_pods is None else (online & of_pods or online)
 
 

@@ -95,11 +95,12 @@ class Pinning:
     ) -> Self:
         """Read the state of `node`: a few small files, so that a hook answers in less than a millisecond."""
         root = node.sys / "devices/system"
-        numa = read_numa_cpus(node) if held else {}  # they are for containers with claims only
+        online = read_cpuset(root / "cpu/online")
+        numa = read_numa_cpus(node, online) if held else {}  # they are for containers with claims only
         # It is absent without NUMA support.
         with_memory = read_optional(read_cpuset, root / "node/has_memory") if numa else None
         return cls(
-            online=read_usable_cpus(node),
+            online=read_usable_cpus(node, online),
             reserved=reserved,
             isolated=read_optional(read_cpuset, root / "cpu/isolated") or frozenset(),
             memory_nodes={node: cpus for node, cpus in numa.items() if with_memory is None or node in with_memory},

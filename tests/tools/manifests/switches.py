@@ -55,6 +55,7 @@ SWITCHES: dict[str, JSON] = {
                 ],
                 "cdiDir": "/var/run/cdi-drivers/lamps",
                 "deviceStatus": True,
+                "podGroupClaims": True,
                 "nri": True,
                 "hostRoot": "ReadWrite",
                 "hostPaths": [
