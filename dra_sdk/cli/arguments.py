@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, Protocol
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.loader import find_settings
 from dra_sdk.model.settings import SECTION, DriverSettings
-from dra_sdk.texts import closest, did_you_mean
+from dra_sdk.texts import closest, did_you_mean, printable
 from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
 DEFAULT_NODE: Final = "node-1"
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; only `--help` prints the usage."""
         message = _CHOICE.sub(_wrong_choice, message)
-        print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        print(printable(f"{self.prog}: {message} (see `{self.prog} --help`)"), file=sys.stderr)
         self.exit(2)
 
     def _suggestion(self, words: Sequence[str]) -> str:

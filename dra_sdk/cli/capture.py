@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise SettingsError(f"cannot write {arguments.output}: {error.strerror}") from error
     parts = [counted(len(tree.files), "file"), counted(len(tree.devices), "device node"), f"{tree.size >> 10} KiB"]
     ids = "identifiers are the real ones" if tree.with_ids else f"{counted(tree.identifiers, 'identifier')} replaced"
-    print(f"{arguments.output}: {', '.join(parts)}; {ids}")
+    print_lines([f"{arguments.output}: {', '.join(parts)}; {ids}"])
     reasons = Counter(tree.left_out.values()).most_common()
     print_lines((f"left out: {counted(number, 'path')}: {reason}" for reason, number in reasons), sys.stderr)
     if reasons:
-        print(f"{MANIFEST} in the archive names them", file=sys.stderr)
+        print_lines([f"{MANIFEST} in the archive names them"], sys.stderr)
     return 0 if tree.complete else 1

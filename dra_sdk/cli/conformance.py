@@ -28,7 +28,7 @@ from dra_sdk.cli.arguments import (
     positive_seconds,
     whole_number,
 )
-from dra_sdk.cli.output import print_table, write_file
+from dra_sdk.cli.output import print_lines, print_table, write_file
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import node_name
 
@@ -129,8 +129,7 @@ def _check(arguments: argparse.Namespace) -> int:
         checks = [check for check in checks if check.level not in NRI_LEVELS]
     with opened_host_root(arguments.host_root) as arguments.host_root:
         report = _report(arguments, checks)
-    for line in closing_lines(report):
-        print(line)
+    print_lines(closing_lines(report))
     for path, document in ((arguments.junit, junit_document), (arguments.json, json_document)):
         if path:
             write_file(path, document(report))
@@ -173,4 +172,5 @@ def _target(arguments: argparse.Namespace) -> Target:
 
 
 def _print_rows(table: Table, result: Result) -> None:
-    print("\n".join(table.rows(result)), flush=True)
+    print_lines(table.rows(result))
+    sys.stdout.flush()

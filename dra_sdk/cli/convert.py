@@ -12,7 +12,7 @@ from typing import Any
 
 from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.input import STDIN, file_names, read_file
-from dra_sdk.cli.output import print_objects
+from dra_sdk.cli.output import print_lines, print_objects
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.texts import counted
 from dra_sdk.wire.conversion import older_version, to_v1, version_problem
@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
                 older += bool(older_version(obj))
                 converted.append(to_v1(obj))
     print_objects(converted, arguments.output)
-    print(f"{older} of {counted(len(converted), 'object')} converted", file=sys.stderr)
+    print_lines([f"{older} of {counted(len(converted), 'object')} converted"], sys.stderr)
     return 0

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_host_root, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver, reported_if_slow, threads_print_to_stderr
-from dra_sdk.cli.output import Octal, print_error, print_notes, print_objects, print_table, print_value
+from dra_sdk.cli.output import (
+    Octal,
+    print_error,
+    print_json,
+    print_lines,
+    print_notes,
+    print_objects,
+    print_table,
+    print_value,
+)
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
@@ -119,7 +128,7 @@ def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
         return []
     print_table(("DEVICE", "ATTRIBUTES", "CAPACITY"), [_row(device) for device in devices[:MAX_SHOWN_DEVICES]])
     if len(devices) > MAX_SHOWN_DEVICES:
-        print(f"and {counted(len(devices) - MAX_SHOWN_DEVICES, 'more device')}")
+        print_lines([f"and {counted(len(devices) - MAX_SHOWN_DEVICES, 'more device')}"])
     return devices
 
 
@@ -154,14 +163,15 @@ def _explain(cluster: EmbeddedCluster, driver: str, devices: list[JSON]) -> None
     _print_step("4. Another claim requests what this machine does not have:")
     print_value(claim["spec"]["devices"]["requests"][0]["exactly"], "yaml")
     cluster.api.create("resourceclaims", claim)
-    print(f"\n   Why it is not allocated, and what would help:\n\n{_explanation(cluster)}")
+    print("\n   Why it is not allocated, and what would help:\n")
+    print_lines(_explanation(cluster))
 
 
-def _explanation(cluster: EmbeddedCluster) -> str:
+def _explanation(cluster: EmbeddedCluster) -> list[str]:
     from dra_sdk.tools.scheduling.explain import explain, format_explanation  # noqa: PLC0415 (imports CEL)
 
-    lines = format_explanation(explain(cluster.snapshot(), f"default/{IMPOSSIBLE_CLAIM}")).rstrip().splitlines()
-    return "\n".join(f"   {line}".rstrip() for line in lines)
+    lines = format_explanation(explain(cluster.snapshot(), f"default/{IMPOSSIBLE_CLAIM}")).rstrip().split("\n")
+    return [f"   {line}".rstrip() for line in lines]
 
 
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
@@ -176,7 +186,8 @@ def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
 def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
     _print_step("6. Run: the driver wrote this CDI spec, which the container runtime applies:")
     for path in sorted(cluster.cdi_dir.glob("*.json")):
-        print(f"--- {path.name}\n{json.dumps(json.loads(path.read_text()), indent=2)}")
+        print_lines([f"--- {path.name}"])
+        print_json(json.loads(path.read_text()))
     print("\n   The pod's container gets:")
     print_value(_container_edits(cluster.container_spec(pod)), "yaml")
 
@@ -267,4 +278,4 @@ def _prepared_device(device: Any) -> JSON:
 
 
 def _print_step(text: str) -> None:
-    print(f"\n{text}\n")
+    print_lines(["", text, ""])

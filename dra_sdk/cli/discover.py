@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_driver, add_output, opened_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.output import print_error, print_notes, print_objects, print_table, terminal_width, wrapped
+from dra_sdk.cli.output import (
+    print_error,
+    print_lines,
+    print_notes,
+    print_objects,
+    print_table,
+    terminal_width,
+    wrapped,
+)
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Capacity, ResourcePool
@@ -61,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_objects(slices, arguments.output)
     if not any(pool.devices for pool in pools):
-        print(f"driver {driver.info.name} finds no device under {settings.host_root}", file=sys.stderr)
+        print_lines([f"driver {driver.info.name} finds no device under {settings.host_root}"], sys.stderr)
     return 0
 
 

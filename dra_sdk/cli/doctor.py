@@ -111,4 +111,4 @@ def _print(findings: list[Diagnosis]) -> None:
         remedy = [f"{'':8}→ {finding.remedy}"] if finding.remedy else []
         print_lines([f"{finding.status:8}{finding.subject}: {finding.found}", *remedy])
     missing, unknown = (sum(finding.status == status for finding in findings) for status in ("missing", "unknown"))
-    print(f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here")
+    print_lines([f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here"])

@@ -13,7 +13,7 @@ from typing import Final
 
 from dra_sdk.cli.arguments import Commands, add_output
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_json, print_objects, print_table
+from dra_sdk.cli.output import print_json, print_lines, print_objects, print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import iter_drivers, origin
 from dra_sdk.loader.contract import HOOKS, PREFIX
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     for driver, number in Counter(row[2] for row in rows if row[0]).items():
         if number > 1:
             names = " and ".join(row[1] for row in rows if row[2] == driver)
-            print(f"warning: {names} are both driver {driver}: only one of them can run on a node", file=sys.stderr)
+            print_lines([f"warning: {names} are both driver {driver}: only one of them can run on a node"], sys.stderr)
     return 0 if all(row[0] for row in rows) else 1
 
 

@@ -121,7 +121,7 @@ def _explanations(
 def _print(explanations: list[Explanation | PodExplanation], output: str) -> None:
     if output == "text":
         lines = format_explanations(explanations) or "Every pod has a node, and every claim has its devices.\n"
-        print_lines(lines.splitlines())
+        print_lines(lines.removesuffix("\n").split("\n"))
         sys.stdout.flush()
     else:
         print_value([explanation.to_json() for explanation in explanations], output)

@@ -20,6 +20,7 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.settings import KUBELET_DIR, SettingsFile
 from dra_sdk.node.threads import call_after
+from dra_sdk.texts import printable
 
 SLOW_SECONDS: Final = 3.0
 """After this time a command says what it waits for."""
@@ -47,7 +48,7 @@ def top(driver: Driver, node: Node, held: Sequence[HeldClaim]) -> list[str]:
 def reported_if_slow(what: str) -> Iterator[None]:
     """Say on stderr that `what` still runs after SLOW_SECONDS."""
     stderr, text = sys.stderr, f"note: still waiting for {what} after {SLOW_SECONDS:g} s"
-    with call_after(SLOW_SECONDS, lambda: print(text, file=stderr, flush=True)):
+    with call_after(SLOW_SECONDS, lambda: print(printable(text), file=stderr, flush=True)):
         yield
 
 

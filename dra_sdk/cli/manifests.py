@@ -19,7 +19,7 @@ import yaml
 
 from dra_sdk.cli.arguments import REPEATED, Commands, from_text
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import yaml_text
+from dra_sdk.cli.output import print_lines, yaml_text
 from dra_sdk.errors import SettingsError
 from dra_sdk.input_files import MIB, read_limited
 from dra_sdk.tools.manifests import RELEASE, Chart, merge_values
@@ -118,11 +118,11 @@ def _classes(values: JSON, resources: list[str]) -> JSON:
         for domain, _, name in (resource.partition("/") for resource in resources)
     ]
     listed = ", ".join(resources)
-    print(
+    warning = (
         f"warning: a node's kubelet and the bridge must not both serve {listed}: each would give all devices away. "
-        "Remove the device plugin from the kubelet's directory first",
-        file=sys.stderr,
+        "Remove the device plugin from the kubelet's directory first"
     )
+    print_lines([warning], sys.stderr)
     return {"drivers": {_BRIDGE: {"deviceClasses": [*entry.get("deviceClasses", [everything]), *classes]}}}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.output import print_lines
 from dra_sdk.cli.packages import require_package
 from dra_sdk.errors import SettingsError
 from dra_sdk.texts import counted
@@ -66,9 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(template, answers)
     number = _write(template, answers, arguments.directory)
     folder = arguments.directory / answers["name"]
-    print(f"wrote {counted(number, 'file')} into {folder}: driver {answers['driver_name']}. Now type:")
-    for line in (f"cd {folder}", INSTALL, "pytest"):
-        print(f"  {line}")
+    print_lines([f"wrote {counted(number, 'file')} into {folder}: driver {answers['driver_name']}. Now type:"])
+    print_lines(f"  {line}" for line in (f"cd {folder}", INSTALL, "pytest"))
     return 0
 
 
@@ -109,7 +109,7 @@ def _asked(prompt: str | Mapping[str, str], default: str) -> str:
         question = prompt["__prompt__"]
         for choice, meaning in prompt.items():
             if choice != "__prompt__":
-                print(f"  {choice:11} {meaning}")
+                print_lines([f"  {choice:11} {meaning}"])
     try:
         return input(f"{question} [{default}]: ").strip() or default
     except EOFError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,8 @@ MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
 CLEAR: Final = "\033[H\033[2J"
 """Clears a terminal, for output that is repeated."""
+_NOT_PRINTABLE: Final = re.compile(r"[^\x20-\x7e\n]")  # or beyond ASCII, where Unicode knows which
+_ASTRAL: Final = 0x10000  # YAML writes what is below with four digits
 _GAP: Final = "  "
 _MIN_WIDTH: Final = 4
 _ELLIPSIS: Final = "…"
@@ -80,8 +83,18 @@ def print_objects(objects: Sequence[JSON], output: str, **more: object) -> None:
 
 
 def yaml_text(documents: Iterable[Any]) -> str:
-    """Return YAML documents without anchors and references."""
-    return yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
+    """Return YAML documents without anchors and references.
+
+    What is not printable, such as marks that reverse the direction of writing, is escaped and means the same to a
+    reader of YAML. A scalar that has any is in double quotes, so only there escapes are put in.
+    """
+    text = yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
+    return _NOT_PRINTABLE.sub(_yaml_escape, text)
+
+
+def _yaml_escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return found[0] if found[0].isprintable() else f"\\u{code:04X}" if code < _ASTRAL else f"\\U{code:08X}"
 
 
 class Octal(int):
@@ -95,7 +108,13 @@ class _PlainDumper(yaml.SafeDumper):
         """Return True."""
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Return a scalar, in double quotes if it has what is escaped."""
+        style = '"' if _NOT_PRINTABLE.search(data) and not data.replace("\n", "").isprintable() else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
+
+_PlainDumper.add_representer(str, _PlainDumper.represent_str)
 _PlainDumper.add_representer(
     Octal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:int", f"0{int(value):o}")
 )

@@ -113,7 +113,7 @@ def _flags(arguments: argparse.Namespace) -> list[str]:
 
 def _show(node: DriverState, entries: Sequence[ClaimFile]) -> None:
     if not entries:
-        print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
+        print_lines([f"driver {node.driver} has no claim on this node: no state file in {node.data}"], sys.stderr)
         return
     print_table(HEADINGS, [node.cells(entry) for entry in entries], width=terminal_width())
     for entry in entries:

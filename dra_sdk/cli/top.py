@@ -20,7 +20,16 @@ from dra_sdk.cli.arguments import REPEATED, Commands, add_output, opened_host_ro
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
-from dra_sdk.cli.output import CLEAR, Color, has_colors, print_json, print_notes, print_table, terminal_width
+from dra_sdk.cli.output import (
+    CLEAR,
+    Color,
+    has_colors,
+    print_json,
+    print_lines,
+    print_notes,
+    print_table,
+    terminal_width,
+)
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
@@ -30,7 +39,7 @@ from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.texts import counted, printable
+from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, unknown_devices, usage_summary
 from dra_sdk.tools.usage.table import NONE, usage_json, usage_table
@@ -164,7 +173,7 @@ def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
         if number:
             print()
         print_table(columns, rows, width=terminal_width(), color=_cell_color if has_colors() else None)
-    print(usage_summary(devices), file=sys.stderr)
+    print_lines([usage_summary(devices)], sys.stderr)
 
 
 def _cell_color(heading: str, cell: str) -> Color | None:
@@ -186,9 +195,9 @@ def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceU
 
 def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
     """Say that there are no selected devices, and which others exist."""
-    existing = ", ".join(sorted({printable(name) for name in others}))
+    existing = ", ".join(sorted(set(others)))
     nothing = f"{', '.join(here)} finds nothing on this node" if here else "no slices exist; is a driver running?"
-    print(f"no devices of {selection}; {f'there are {what} {existing}' if existing else nothing}", file=sys.stderr)
+    print_lines([f"no devices of {selection}; {f'there are {what} {existing}' if existing else nothing}"], sys.stderr)
 
 
 # -- the sources of slices and claims

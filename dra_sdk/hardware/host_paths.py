@@ -54,22 +54,30 @@ _MAX_LINKS: Final = 40
 def follow(root: Path, path: str | Path) -> Path:
     """Return the file at `path` below `root`, with links followed as if `root` were `/`; missing parts stay.
 
-    Raises HardwareError if links form a loop.
+    Raises HardwareError if links form a loop, or if a name on the way is one that the kernel does not take.
     """
     parts, at, links = deque(Path(path).parts), root, 0
     while parts:
         part = parts.popleft()
-        if part in {"/", ".."}:
-            at = root if part == "/" or at == root else at.parent
+        if part in {"/", "//", ".."}:  # POSIX lets two slashes mean something else, which Linux does not
+            at = root if part != ".." or at == root else at.parent
             continue
         at /= part
-        if at.is_symlink():
+        if _is_link(at):
             links += 1
             if links > _MAX_LINKS:
                 raise HardwareError(f"{path} below {root}: too many levels of symbolic links, at {at}")
             parts.extendleft(reversed(Path(link_target(at) or "").parts))
             at = at.parent
     return at
+
+
+def _is_link(path: Path) -> bool:
+    """Return whether there is a link; HardwareError for what the kernel does not take, such as too long a name."""
+    try:
+        return path.is_symlink()
+    except OSError as error:
+        raise HardwareError(f"{str(path)!r:.200}: {error.strerror}") from error
 
 
 class AllowedPaths:
@@ -88,7 +96,7 @@ class AllowedPaths:
 
         What is checked is what is there now: give the result to the container, not the path.
         """
-        plain = PurePosixPath(path)
+        plain = PurePosixPath(path if not path.startswith("//") else f"/{path.lstrip('/')}")
         if not plain.is_absolute() or ".." in plain.parts or "\0" in path:
             raise PermanentError(f"host path {path!r} must be absolute, without '..'")
         target = self._target(path)

@@ -90,12 +90,23 @@ class Node(Host):
     name: name of the Node object in the API.
     discover_again: asks for another `dra_discover` soon, and returns at once. Any hook calls it that has changed which
         devices there are, such as `dra_prepare` by a mode of the hardware.
+    warn: tells those who operate the node a sentence, as a warning in the log and an event `DriverWarning` on the
+        node, and returns at once. Call it once for each thing that somebody has to change.
     """
 
     name: str = ""
     discover_again: Callable[[], None] = field(repr=False, compare=False, default=lambda: None)
+    warn: Callable[[str], None] = field(repr=False, compare=False, default=lambda _note: None)
 
-    def __init__(self, name: str, root: Path = Path("/"), *, discover_again: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Path = Path("/"),
+        *,
+        discover_again: Callable[[], None] = lambda: None,
+        warn: Callable[[str], None] = lambda _note: None,
+    ) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "root", root)
         object.__setattr__(self, "discover_again", discover_again)
+        object.__setattr__(self, "warn", warn)

@@ -102,7 +102,8 @@ class DriverHarness:
                 f"driver must be a driver's class, a function that makes one, or an instance, is {driver!r}"
             )
         self.kubelet_seconds = KUBELET_SECONDS
-        self._hook_node = Node(node.name, node.root, discover_again=self._discover_again)
+        self.warnings: list[str] = []
+        self._hook_node = Node(node.name, node.root, discover_again=self._discover_again, warn=self.warnings.append)
         self._watching: Watching | None = None
         self._seen = KnownDevices()
         self._make = self._maker(driver, settings)

@@ -53,6 +53,19 @@ def test_a_pod_or_everything_that_waits_is_explained(run):
     assert run(situations.taken())[1].startswith("claim c cannot be allocated")
 
 
+def test_no_value_can_forge_a_line_or_turn_one_round(run):
+    """What breaks a line for `str.splitlines` was a line of its own, and was printed as it is."""
+    hostile = "x\x85claim c can be allocated\u2028on n1\u2029\u202ed\x0be\x1b[2J"
+    pool = gpus("n1")
+    for device in pool["spec"]["devices"]:
+        device["attributes"]["model"] = {"string": hostile}
+    selector = "device.attributes['gpu.nvidia.com'].model == 'h100'"
+    status, out, _ = run(cluster(pool, claim("c", exactly("gpu", GPU, selector))), "--claim", "c")
+    assert status == 1
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert "x\\x85claim c can be allocated\\u2028on n1\\u2029\\u202ed" in out
+
+
 def test_nothing_that_waits_is_status_0(run):
     snapshot = cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
     assert run(snapshot)[:2] == (0, "Every pod has a node, and every claim has its devices.\n")

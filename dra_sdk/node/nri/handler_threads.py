@@ -18,6 +18,7 @@ from dra_sdk.errors import NriError
 log = logging.getLogger(__name__)
 LIMIT: Final = 16
 """Threads at a time. The runtime sends one event at a time, so all but one are for handlers that are late."""
+_CROWDED: Final = 64
 
 
 @dataclass(slots=True, order=True)
@@ -25,18 +26,21 @@ class _Task:
     """Work with the time by which it must have returned.
 
     due: of the monotonic clock, in seconds.
+    owner: what it is dropped with.
     """
 
     due: float
     number: int
+    owner: object = field(compare=False)
     work: Callable[[], object] = field(compare=False)
     late: Callable[[], object] = field(compare=False)
+    returned: Callable[[], object] = field(compare=False)
     ended: bool = field(default=False, compare=False)
 
     def end(self) -> None:
         """Note that the work has returned, and drop what it was about, such as a message with all containers."""
         self.ended = True
-        self.work = self.late = _nothing
+        self.work = self.late = self.returned = _nothing
 
 
 class HandlerThreads:
@@ -53,21 +57,33 @@ class HandlerThreads:
         self._watching = Condition(lock)  # for the thread that watches their time
         self._waiting: deque[_Task] = deque()
         self._watched: list[_Task] = []
+        self._crowded = _CROWDED  # how many are watched before those that have ended are taken out
         self._threads: list[Thread] = []
         self._idle = 0
         self._numbers = count()
         self._stopped = False
 
-    def run(self, work: Callable[[], object], seconds: float, late: Callable[[], object] = lambda: None) -> None:
+    def run(
+        self,
+        work: Callable[[], object],
+        seconds: float,
+        late: Callable[[], object] = lambda: None,
+        *,
+        owner: object = None,
+        returned: Callable[[], object] = lambda: None,
+    ) -> None:
         """Run `work` on another thread as soon as one is free; after stop(), do nothing.
 
         If it has not returned `seconds` from now, `late` runs on another thread, also if no thread was free. Both may
-        raise NriError, which is logged: the connection has ended.
+        raise NriError, which is logged: the connection has ended. `drop` of the owner drops what has not begun.
+        `returned` is called when `work` has returned.
         """
         with self._changed:
             if self._stopped:
                 return
-            task = _Task(monotonic() + seconds, next(self._numbers), work, late)
+            task = _Task(monotonic() + seconds, next(self._numbers), owner, work, late, returned)
+            if len(self._watched) >= self._crowded:
+                self._keep(lambda watched: not watched.ended)
             heapq.heappush(self._watched, task)
             if self._watched[0] is task:
                 self._watching.notify()
@@ -78,6 +94,26 @@ class HandlerThreads:
                 self._changed.notify()
             elif len(self._threads) <= self._limit:
                 self._start(str(len(self._threads)), self._work)
+
+    def drop(self, owner: object) -> None:
+        """Drop what this owner has asked for and no thread has begun."""
+        with self._changed:
+            for task in self._waiting:
+                if task.owner is owner:
+                    task.end()
+            self._waiting = deque(task for task in self._waiting if not task.ended)
+            self._keep(lambda watched: not watched.ended and watched.owner is not owner)
+
+    def _keep(self, wanted: Callable[[_Task], bool]) -> None:
+        """Watch only these functions: one that has ended would else be watched until its time is over."""
+        self._watched = [task for task in self._watched if wanted(task)]
+        heapq.heapify(self._watched)
+        self._crowded = max(_CROWDED, 2 * len(self._watched))
+
+    @property
+    def watched(self) -> int:
+        """How many functions are watched, with some that have ended."""
+        return len(self._watched)
 
     def is_current(self) -> bool:
         """Return whether the caller runs on one of these threads."""
@@ -105,7 +141,10 @@ class HandlerThreads:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             with _connection_may_end():
-                task.work()
+                try:
+                    task.work()
+                finally:
+                    task.returned()
             task.end()
             del task  # or what it refers to would stay until the next one comes
 

@@ -25,6 +25,7 @@ from dra_sdk.errors import DraError, NriError, one_line, raised_at
 from dra_sdk.node.nri.events import BY_METHOD, PLUGIN, RUNTIME, Event, RuntimeInfo, from_state_change, mask
 from dra_sdk.node.nri.handler_threads import HandlerThreads
 from dra_sdk.node.nri.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from dra_sdk.node.nri.open_calls import MAX_BYTES, OpenCalls
 from dra_sdk.node.nri.ttrpc import Code, TtrpcCall, TtrpcClient, TtrpcError, TtrpcServer
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -34,6 +35,8 @@ SHARE: Final = 0.5
 DEFAULT_TIMEOUT: Final = 2.0  # seconds that runtimes wait for an answer unless they are configured otherwise
 NRI_VERSION: Final = "0.12.0"
 """What the plugin says about itself when it registers."""
+LONGEST_TIMEOUT: Final = 600.0
+"""Seconds; a runtime that says that it waits longer is answered as if it waited so long."""
 _SHOWN: Final = 500  # characters of a handler's error
 
 M = TypeVar("M", bound=Message)
@@ -121,6 +124,8 @@ class NriSession:
         self._lock = Lock()
         self._runtime: RuntimeInfo | None = None
         self._parts: tuple[list[pb.PodSandbox], list[pb.Container]] = ([], [])
+        self._part_bytes = 0
+        self._open = OpenCalls()
         self._connected = False
         self._synchronized = ThreadEvent()
         self._ended = ThreadEvent()
@@ -170,6 +175,7 @@ class NriSession:
 
     def _end(self, reason: NriError | None) -> None:
         self._reason = reason
+        self._threads.drop(self)
         self._client.close(reason or NriError(f"{self.peer}: the runtime has closed the connection"))
         self._ended.set()
         self._synchronized.set()
@@ -180,10 +186,18 @@ class NriSession:
         timeout = self._runtime.request_timeout if self._runtime else DEFAULT_TIMEOUT
         seconds = SHARE * min(timeout, call.timeout or timeout)
         answer = _Answer(call, self.peer, seconds)
-        self._threads.run(partial(self._answer, answer), seconds, partial(self._late, answer))
+        self._run(partial(self._answer, answer), len(call.payload), seconds, partial(self._late, answer))
 
     def _refuse(self, refusal: Callable[[], object]) -> None:
-        self._threads.run(refusal, DEFAULT_TIMEOUT)
+        self._run(refusal, 0, DEFAULT_TIMEOUT)
+
+    def _run(
+        self, work: Callable[[], object], size: int, seconds: float, late: Callable[[], object] = lambda: None
+    ) -> None:
+        """Run `work` for a request of `size` bytes on another thread. NriError if too much waits already."""
+        call = self._open.begin(size)
+        then = partial(_then, late, call.answered)
+        self._threads.run(work, seconds, then, owner=self, returned=call.ended)
 
     def _answer(self, answer: _Answer) -> None:
         call = answer.call
@@ -226,7 +240,7 @@ class NriSession:
             request.runtime_name,
             request.runtime_version,
             request.NRI_version,
-            request.request_timeout / 1000 if request.request_timeout > 0 else DEFAULT_TIMEOUT,
+            min(request.request_timeout / 1000, LONGEST_TIMEOUT) if request.request_timeout > 0 else DEFAULT_TIMEOUT,
         )
         unknown = sorted(event for event in self._plugin.subscriptions if not runtime.knows(event))
         if unknown:
@@ -240,11 +254,16 @@ class NriSession:
     def _synchronize(self, answer: _Answer) -> None:
         request = pb.SynchronizeRequest.FromString(answer.call.payload)
         with self._lock:
+            self._part_bytes += len(answer.call.payload)
+            if self._part_bytes > MAX_BYTES:
+                sent = f"Synchronize has sent {self._part_bytes} bytes, more than {MAX_BYTES}, and has not ended"
+                self.close(NriError(f"{self.peer}: {sent}"))
+                return
             pods, containers = self._parts
             pods.extend(request.pods)
             containers.extend(request.containers)
             if not request.more:
-                self._parts = ([], [])
+                self._parts, self._part_bytes = ([], []), 0
         if request.more:
             answer.call.answer(pb.SynchronizeResponse(more=True))
             return
@@ -293,6 +312,13 @@ class NriSession:
         finally:
             if isinstance(returned, EventResponse):
                 returned.sent(in_time)
+
+
+def _then(work: Callable[[], object], last: Callable[[], None]) -> None:
+    try:
+        work()
+    finally:
+        last()
 
 
 class _Answer:

@@ -163,10 +163,11 @@ class TtrpcClient:
         for frame in self._decoder.feed(data):
             if frame.kind != RESPONSE:
                 raise NriError(f"received a frame of type {frame.kind} in place of a response")
+            response = _response(frame)  # before the call is taken out: `close` ends a call that an error leaves
             with self._lock:
                 future = self._pending.pop(frame.stream, None)
             if future is not None:  # else the call has ended without waiting for its answer
-                future.set_result(_response(frame))
+                future.set_result(response)
 
     def close(self, reason: NriError) -> None:
         """End all calls, and those to come, with a reason."""

@@ -50,6 +50,7 @@ Reason = Literal[
     "DeviceUnhealthy",
     "DevicesNotDiscovered",
     "DevicesNotPublished",
+    "DriverWarning",
     "ForeignSlice",
     "StateFileUnreadable",
     "UndoStepRefused",

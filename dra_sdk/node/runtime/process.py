@@ -97,7 +97,7 @@ class DriverProcess:
         name, shared = driver.info.name, bool(settings.pod_uid)
         self.metrics = Metrics(name)
         self.driver, self.settings = driver.measured(self.metrics.hook), settings
-        self.node = Node(settings.node_name, settings.host_root, discover_again=self._discover_again)
+        self.node = Node(settings.node_name, settings.host_root, discover_again=self._discover_again, warn=self._warn)
         self.data = settings.plugin_data(name)
         private_directory(self.data, DATA_MODE)
         for place in (settings.registry, self.data.parent):
@@ -126,6 +126,11 @@ class DriverProcess:
 
     def _discover_again(self) -> None:
         self.publisher.discovery.request()
+
+    def _warn(self, note: str) -> None:
+        log.warning("%s", note)
+        if self._events is not None:
+            self._events.put(NodeEvent("DriverWarning", f"driver {self.driver.info.name}: {note}"))
 
     def start(self) -> None:
         """Start everything. If a step fails, everything that was started is stopped again."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin import limits
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import AttributeValue, Device, HardwareError
 from dra_sdk.hardware import NUMA_NODE, Host, pci_attributes, read_pci_device
 from dra_sdk.hardware.naming import attribute_text, device_name, natural_order
 
-_ID: Final = 1024  # characters
 _NUMA_NODES: Final = range(1024)  # that Linux can have
 _ADDRESS: Final = re.compile(r"(?<![0-9a-f])([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?![0-9a-f])", re.IGNORECASE)
 _LABELS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -51,27 +51,46 @@ def resource_problem(name: str) -> str | None:
     return None
 
 
-def read_devices(resource: str, answer: Iterable[wire.Device]) -> tuple[dict[str, PluginDevice], list[str]]:
-    """Return the devices of a plugin's list by id, and what is wrong with the list.
+def read_devices(
+    resource: str, answer: Sequence[wire.Device], room: int = limits.LISTED, known: Collection[str] = ()
+) -> tuple[dict[str, PluginDevice], list[str], int]:
+    """Return the devices of a plugin's list by id, what is wrong with the list, and how many there is no room for.
 
-    An id that comes twice is one device, which is unhealthy if the plugin says so once.
+    An id that comes twice is one device, which is unhealthy if the plugin says so once. The devices of `known` have
+    their place before new ones.
     """
     devices: dict[str, PluginDevice] = {}
-    problems = []
+    problems: list[str] = []
+    left_out = 0
+    new = room - len({message.ID for message in answer if message.ID in known})
     for message in answer:
-        nodes = [node.ID for node in message.topology.nodes]
-        numa = tuple(dict.fromkeys(node for node in nodes if node in _NUMA_NODES))
-        device = PluginDevice(resource, message.ID, numa, message.health)
-        if not 0 < len(message.ID) <= _ID:
-            problems.append(f"a device is left out, because its id has {len(message.ID)} characters, not 1 to {_ID}")
+        device = _read_device(resource, message, problems)
+        if device is None:
             continue
-        if any(node not in _NUMA_NODES for node in nodes):
-            problems.append(f"device {message.ID!r}: NUMA nodes {nodes} must lie between 0 and {_NUMA_NODES[-1]}")
-        if (first := devices.get(message.ID)) is not None:
-            problems.append(f"device {message.ID!r} is there twice")
+        if (first := devices.get(device.id)) is not None:
+            problems.append(f"device {device.id!r} is there twice")
             device = first if device.health == "Healthy" else device
-        devices[message.ID] = device
-    return devices, problems
+        elif device.id not in known:
+            if new <= 0:
+                left_out += 1
+                continue
+            new -= 1
+        devices[device.id] = device
+    return devices, problems, left_out
+
+
+def _read_device(resource: str, message: wire.Device, problems: list[str]) -> PluginDevice | None:
+    if not 0 < len(message.ID) <= limits.ID:
+        problems.append(f"a device is left out, because its id has {len(message.ID)} characters, not 1 to {limits.ID}")
+        return None
+    nodes = [node.ID for node in message.topology.nodes[: limits.NUMA_NODES]]
+    if len(message.topology.nodes) > limits.NUMA_NODES:
+        count = len(message.topology.nodes)
+        problems.append(f"device {message.ID!r}: of its {count} NUMA nodes the first {limits.NUMA_NODES} count")
+    if any(node not in _NUMA_NODES for node in nodes):
+        problems.append(f"device {message.ID!r}: NUMA nodes {nodes} must lie between 0 and {_NUMA_NODES[-1]}")
+    numa = tuple(dict.fromkeys(node for node in nodes if node in _NUMA_NODES))
+    return PluginDevice(resource, message.ID, numa, message.health[: limits.TEXT])
 
 
 def describe(device: PluginDevice, host: Host, settings: PluginSettings, address: str = "") -> Device:

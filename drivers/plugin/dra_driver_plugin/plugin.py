@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin import limits
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import PluginDevice, read_devices
 from dra_sdk import DeviceHealth, DeviceNode, HealthStatus
@@ -39,12 +41,24 @@ class PluginRegistration:
     pci: dict[str, str] = field(default_factory=dict)
 
 
+class Keeper(Protocol):
+    """What a plugin needs of the registry that keeps it."""
+
+    def store(self, plugin: DevicePlugin) -> None:
+        """Keep the plugin's registration, which has changed, and publish its devices."""
+
+    def room(self, plugin: DevicePlugin) -> AbstractContextManager[int]:
+        """Give how many devices the plugin may have; no other plugin takes some while the context lasts."""
+
+    def left_out(self, plugin: DevicePlugin, number: int, room: int) -> None:
+        """Say once that so many devices of the plugin's list are left out."""
+
+
 class DevicePlugin:
     """A plugin as it has registered itself, or as it is remembered.
 
     directory: where its socket lies.
     connect: makes a connection to a socket.
-    changed: is called with the plugin after the list of devices, or what belongs into the registration, has changed.
     """
 
     def __init__(
@@ -52,9 +66,9 @@ class DevicePlugin:
         registration: PluginRegistration,
         directory: Path,
         connect: Callable[[Path], PluginClient],
-        changed: Callable[[DevicePlugin], None],
+        keeper: Keeper,
     ) -> None:
-        self.registration, self._changed = registration, changed
+        self.registration, self._keeper = registration, keeper
         self.devices: Mapping[str, PluginDevice] = {
             id_: PluginDevice(registration.resource, id_, tuple(numa)) for id_, numa in registration.devices.items()
         }
@@ -83,7 +97,7 @@ class DevicePlugin:
         address = str(addresses.pop()) if len(addresses) == 1 else None
         if address and self.registration.pci.get(id_) != address:
             self.registration.pci[id_] = address
-            self._changed(self)
+            self._keeper.store(self)
 
     def _open(self, connection: PluginClient) -> Iterator[wire.ListAndWatchResponse]:
         options = connection.options()
@@ -93,13 +107,19 @@ class DevicePlugin:
         return connection.watch()
 
     def _take(self, answer: wire.ListAndWatchResponse, was_away: bool) -> None:
-        devices, problems = read_devices(self.registration.resource, answer.devices)
+        with self._keeper.room(self) as room:
+            devices, problems, left_out = read_devices(
+                self.registration.resource, answer.devices, room, self.registration.devices
+            )
+            numa = {id_: list(device.numa) for id_, device in devices.items()}
+            is_new = numa != self.registration.devices
+            self.devices, self.registration.devices = devices, numa
+        self._keeper.left_out(self, left_out, room)
+        if len(self.registration.pci) > limits.LISTED:
+            self.registration.pci = {id_: pci for id_, pci in self.registration.pci.items() if id_ in devices}
         if problems:
             log.warning("%s: %d problems: %s", self, len(problems), "; ".join(problems[:_SHOWN]))
         if was_away:
             log.info("%s has %d devices", self, len(devices))
-        numa = {id_: list(device.numa) for id_, device in devices.items()}
-        is_new = numa != self.registration.devices
-        self.devices, self.registration.devices = devices, numa
         if is_new or was_away:  # after it was away, its options may differ
-            self._changed(self)
+            self._keeper.store(self)

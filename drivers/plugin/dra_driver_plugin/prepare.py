@@ -1,34 +1,27 @@
-"""Allocate for each request of a claim, and its answer as container edits."""
+"""Allocate for each request of a claim."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
-from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin.edits import container_edits
 from dra_driver_plugin.plugin import DevicePlugin
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import (
     AllocatedDevice,
     Claim,
     Condition,
-    ContainerEdits,
     DeviceStatus,
-    Mount,
-    PermanentError,
     PreparedDevice,
 )
-from dra_sdk.hardware.host_paths import AllowedPaths
 from dra_sdk.rpc.client import CallError
 
 log = logging.getLogger(__name__)
 _PREFERENCE_SECONDS: Final = 1.0
 _MARGIN: Final = 1.0  # seconds that the SDK needs after the last answer
 _MESSAGE: Final = 1024  # characters
-_BIND: Final = ("rbind", "rprivate")
 
 
 def prepare(
@@ -70,34 +63,6 @@ def prepare(
             cdi_devices=[cdi_device.name for cdi_device in answer.cdi_devices],
             status=status,
         )
-
-
-def container_edits(
-    answer: wire.ContainerAllocateResponse, root: Path, allowed: Sequence[str], plugin: str
-) -> ContainerEdits:
-    """Return the answer as container edits. PermanentError for a path of the host that is not allowed."""
-    for node in answer.devices:
-        if set(node.permissions) - set("rwm"):
-            raise CallError(f"{plugin} gave {node.host_path} the permissions {node.permissions!r}, not r, w or m")
-    try:
-        paths = AllowedPaths(root, allowed)
-        for path in (*(node.host_path for node in answer.devices), *(mount.host_path for mount in answer.mounts)):
-            _check_visible(root, paths.checked(path))
-        nodes = [paths.device_nodes(node.host_path, node.container_path, node.permissions) for node in answer.devices]
-        mounts = [
-            Mount(paths.checked(mount.host_path), mount.container_path, (*_BIND, "ro" if mount.read_only else "rw"))
-            for mount in answer.mounts
-        ]
-    except PermanentError as error:
-        setting = "setting allowedPaths, DRA_PLUGIN_ALLOWED_PATHS"
-        raise PermanentError(f"{plugin} asks for what it may not give: {error} ({setting})") from error
-    return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
-
-
-def _check_visible(root: Path, path: str) -> None:
-    """Raise PermanentError for a path that the bridge does not see: links that lead to other places could be in it."""
-    if not (root / path.lstrip("/")).exists():
-        raise PermanentError(f"host path {path} is not there, or the bridge's pod does not have it below {root}")
 
 
 def _preference(claim: Claim[Any], plugin: DevicePlugin, ids: Sequence[str], seconds: float) -> Iterator[str]:

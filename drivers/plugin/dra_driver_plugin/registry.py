@@ -10,7 +10,9 @@ one has written, and waits for the lock of the directory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
 from typing import Final
@@ -18,6 +20,7 @@ from typing import Final
 import grpc
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin import limits
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import resource_problem
 from dra_driver_plugin.plugin import DevicePlugin, PluginRegistration
@@ -47,9 +50,11 @@ class Registry:
 
     def __init__(self, settings: PluginSettings, connect: Callable[[Path], PluginClient] = PluginClient) -> None:
         self._settings, self._connect, self._directory = settings, connect, Path(settings.directory)
-        self._lock, self._following = Lock(), False
+        self._lock, self._taking, self._following = Lock(), Lock(), False
         self._plugins: dict[str, DevicePlugin] = {}
         self._changed: Callable[[], None] = lambda: None
+        self._warn: Callable[[str], None] = lambda _note: None
+        self._beyond: set[str] = set()  # what is beyond a limit, and was said: names of resources; "" the resources
         self._records: Records[PluginRegistration] | None = None
 
     def plugins(self, node: Node) -> list[DevicePlugin]:
@@ -91,6 +96,37 @@ class Registry:
         methods = {"Register": unary(self._register, wire.RegisterRequest, wire.Empty)}
         return SocketServer("register", self._directory / SOCKET, {f"{VERSION}.Registration": methods}, _THREADS)
 
+    def store(self, plugin: DevicePlugin) -> None:
+        """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
+        with self._lock:
+            resource = plugin.registration.resource
+            if not self._following or self._plugins.get(resource) is not plugin or self._records is None:
+                return
+            self._records.save(_key(resource), plugin.registration)
+        self._changed()
+
+    @contextmanager
+    def room(self, plugin: DevicePlugin) -> Iterator[int]:
+        """Give how many devices a plugin may have; no other plugin takes some while the context lasts."""
+        with self._taking:
+            with self._lock:
+                others = sum(len(other.devices) for other in self._plugins.values() if other is not plugin)
+            yield max(0, min(limits.LISTED, limits.DEVICES - others))
+
+    def left_out(self, plugin: DevicePlugin, number: int, room: int) -> None:
+        """Say once that so many devices of a plugin's list are left out."""
+        text = f"{plugin} lists too many devices, and {number} of them are left out: it may have {room} now"
+        text += f" (limits: {limits.LISTED} of one plugin, {limits.DEVICES} of all)"
+        self._say(plugin.registration.resource, text if number else "")
+
+    def _say(self, subject: str, text: str) -> None:
+        """Tell operators once that something is beyond its limit; an empty text: that it no longer is."""
+        with self._lock:
+            known = subject in self._beyond
+            (self._beyond.add if text else self._beyond.discard)(subject)
+        if text and not known:
+            self._warn(text)
+
     def _register(self, request: wire.RegisterRequest, context: grpc.ServicerContext) -> wire.Empty:
         if problem := self._problem(request):
             log.warning("a device plugin is refused: %s", problem)
@@ -101,14 +137,22 @@ class Registry:
             if not self._following:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
+            full = old is None and len(self._plugins) >= limits.RESOURCES
             known = old.registration if old else PluginRegistration()
             registration = PluginRegistration(resource, request.endpoint, *asked, known.devices, known.pci)
-            made = self._plugins[resource] = self._plugin(registration)
+            made = self._plugin(registration)
+            if not full:
+                self._plugins[resource] = made
+        if full:
+            problem = f"{made} is refused: the bridge has {limits.RESOURCES} resources already, which is its limit"
+            self._say("", problem)
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, problem)
         if old:  # the newest has the resource, as with the kubelet
             if old.registration.endpoint != request.endpoint and not old.follower.away():
                 text = "%s replaces %s, which still answers: an update, or two plugins that serve the same resource"
                 log.warning(text, made, old)
             old.follower.stop()
+            old.follower.join(_JOIN)  # or one that registers again and again would have any number of threads
         log.info("%s is registered", made)
         made.follower.start()
         return wire.Empty()
@@ -129,19 +173,24 @@ class Registry:
         return None
 
     def _plugin(self, registration: PluginRegistration) -> DevicePlugin:
-        return DevicePlugin(registration, self._directory, self._connect, self._store)
+        return DevicePlugin(registration, self._directory, self._connect, self)
 
     def _remember(self, node: Node) -> None:
         """Have the plugins that are remembered, none of them followed."""
         access = NodeAccess(node.root, SystemEffects())
         records = self._records = Records(self._directory / _RECORDS, PluginRegistration, access.boot_id, access.clock)
-        before, self._plugins = self._plugins, {}
+        before, self._plugins, room = self._plugins, {}, limits.DEVICES
         for key in records.devices():
             try:
                 registration = records.read(key)
             except RecordError as error:
                 log.warning("a device plugin is not known until it registers again: %s", error)
                 continue
+            if len(self._plugins) >= limits.RESOURCES:
+                break
+            listed = islice(registration.devices.items(), min(limits.LISTED, room))
+            registration.devices = dict(listed)  # of a release without limits
+            room -= len(registration.devices)
             known = before.get(registration.resource)
             if known is not None and known.registration == registration:
                 self._plugins[registration.resource] = before.pop(registration.resource)  # with its connection
@@ -153,18 +202,9 @@ class Registry:
     def _follow(self, node: Node, changed: Callable[[], None]) -> None:
         with self._lock:
             self._remember(node)
-            self._changed, self._following = changed, True
+            self._changed, self._warn, self._following = changed, node.warn, True
             for plugin in self._plugins.values():
                 plugin.follower.start()
-
-    def _store(self, plugin: DevicePlugin) -> None:
-        """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
-        with self._lock:
-            resource = plugin.registration.resource
-            if not self._following or self._plugins.get(resource) is not plugin or self._records is None:
-                return
-            self._records.save(_key(resource), plugin.registration)
-        self._changed()
 
     def _forget(self) -> None:
         """Forget plugins that have been away for too long."""
@@ -178,7 +218,9 @@ class Registry:
         for plugin in forgotten:
             log.warning("%s has been away for over %.0f s; its devices are no longer published", plugin, limit)
             plugin.follower.stop()
+            self._say(plugin.registration.resource, "")
         if forgotten:
+            self._say("", "")
             self._changed()
 
     def _end(self) -> None:

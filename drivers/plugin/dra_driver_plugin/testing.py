@@ -49,6 +49,7 @@ class FakePlugin:
     options: its answer to GetDevicePluginOptions; None: it does not know the call.
     allocate: answers Allocate, given the ids of devices; bytes are sent as they are, an exception is an error.
     prefer: answers GetPreferredAllocation, given what is available and how many are wanted.
+    threads: for calls at a time; one that is registered for several resources has a ListAndWatch for each of them.
     hangs: set it, and Allocate does not return until it is cleared or the plugin stops.
     calls: the calls so far, each with the ids.
     streams: how often ListAndWatch was called.
@@ -63,6 +64,7 @@ class FakePlugin:
         endpoint: str = "thing.sock",
         options: wire.DevicePluginOptions | None = None,
         allocate: Callable[[Sequence[str]], wire.AllocateResponse | bytes] = device_of_each,
+        threads: int = 8,
     ) -> None:
         self.resource, self.options, self.allocate = resource, options, allocate
         self.prefer: Callable[[Sequence[str], int], Sequence[str]] = lambda available, size: available[:size]
@@ -70,7 +72,7 @@ class FakePlugin:
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         self.streams = 0
         self._directory, self._endpoint = directory, endpoint
-        self._changed = Condition()
+        self._changed, self._threads = Condition(), threads
         self._list, self._version, self._stopped = _message(devices), 0, False
         self._server: grpc.Server | None = None
         self._follower: Thread | None = None
@@ -90,7 +92,7 @@ class FakePlugin:
     def start(self) -> None:
         """Serve the socket."""
         self._stopped = False
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(self._threads)
         self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
         methods = {
             "GetDevicePluginOptions": _unary(self._options, wire.Empty),

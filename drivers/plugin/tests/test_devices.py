@@ -79,7 +79,7 @@ def test_an_id_with_a_pci_address_has_the_standard_attributes(dra_node: FakeNode
 
 def test_the_numa_node_is_that_of_the_plugin() -> None:
     plain = wire_devices({"a": "Healthy", "b": "Healthy", "c": "Healthy"}, {"a": [1], "b": [0, 1], "c": [-1]})
-    devices, problems = read_devices(RESOURCE, plain)
+    devices, problems, _ = read_devices(RESOURCE, plain)
     numa = "resource.kubernetes.io/numaNode"
     for lists, expected in ((False, [1, None, None]), (True, [1, [0, 1], None])):
         settings = PluginSettings(numa_lists=lists)
@@ -95,7 +95,7 @@ def test_replicas_of_the_same_hardware_are_recognised_by_a_rule() -> None:
 
 
 def test_devices_come_in_the_order_of_their_numbers() -> None:
-    devices, _ = read_devices(RESOURCE, wire_devices({f"gpu{number}": "Healthy" for number in (10, 9, 1)}))
+    devices, *_ = read_devices(RESOURCE, wire_devices({f"gpu{number}": "Healthy" for number in (10, 9, 1)}))
     assert [device.id for device in in_order(devices)] == ["gpu1", "gpu9", "gpu10"]
 
 

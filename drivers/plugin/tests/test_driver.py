@@ -159,7 +159,7 @@ def test_links_are_followed_and_a_directory_stands_for_its_devices(
     [
         (
             {"devices": [device("/etc/shadow")]},
-            "asks for what it may not give: host path /etc/shadow is not below /dev ",
+            r"may not give: devices\[0\]\.host_path: host path /etc/shadow is not below /dev ",
         ),
         ({"devices": [device("/dev/../etc/shadow")]}, "must be absolute, without '..'"),
         ({"devices": [device("dev/thing0")]}, "must be absolute"),
@@ -193,10 +193,13 @@ def test_a_path_of_the_host_that_is_not_allowed_is_refused(
     [
         (lambda _ids: wire.AllocateResponse(), "answered Allocate for 0 containers, not 1"),
         (lambda _ids: b"\xff\xff\xff", "failed in Allocate: INTERNAL"),
-        (answer(devices=[device("/dev/thing0", permissions="all")]), "the permissions 'all', not r, w or m"),
+        (
+            answer(devices=[device("/dev/thing0", permissions="all")]),
+            r"devices\[0\]\.permissions 'all' must be of r, w",
+        ),
         (answer(cdi_devices=[wire.CDIDevice(name="thing0")]), "must be vendor/class=name"),
         (answer(envs={"A=B": "1"}), "A=B"),
-        (answer(mounts=[wire.Mount(host_path="/dev")]), "containerPath"),
+        (answer(mounts=[wire.Mount(host_path="/dev")]), r"mounts\[0\]\.container_path '' must be absolute"),
     ],
 )
 def test_an_answer_that_makes_no_sense_fails_the_claim_with_a_sentence(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import dra_driver_plugin
 
-LIMIT = 600
+LIMIT = 760
 NOT_COUNTED = {"testing.py", "deviceplugin_v1beta1_pb2.py"}
 """The plugin for tests, and generated messages."""
 
 
-def test_the_bridge_has_at_most_600_lines_of_code_and_docstrings() -> None:
+def test_the_bridge_has_at_most_760_lines_of_code_and_docstrings() -> None:
     modules = set(Path(dra_driver_plugin.__file__).parent.glob("*.py"))
     counted = {module for module in modules if module.name not in NOT_COUNTED}
     lines = [line.strip() for module in counted for line in module.read_text().splitlines()]

@@ -46,6 +46,40 @@ def test_what_a_function_was_about_is_free_when_it_has_returned(threads: Handler
     wait(lambda: known() is None)
 
 
+def test_what_an_owner_has_asked_for_is_dropped_unless_it_has_begun(threads: HandlerThreads) -> None:
+    begun, go_on, ran, late = Barrier(5), Event(), [], []
+    theirs, others = object(), object()
+
+    def work(number: int) -> None:
+        begun.wait(LONG)
+        go_on.wait(LONG)
+        ran.append(number)
+
+    for number in range(4):  # as many as there are threads
+        threads.run(partial(work, number), LONG, owner=theirs)
+    begun.wait(LONG)
+    threads.run(partial(ran.append, 5), LONG, owner=theirs)
+    threads.run(partial(ran.append, 6), LONG, partial(late.append, 6), owner=others)
+    threads.run(partial(ran.append, 7), 0.05, partial(late.append, 7), owner=theirs)
+    threads.drop(theirs)
+    noticed, last = Event(), Event()
+    threads.run(lambda: None, 0.1, noticed.set, owner=others)  # later than that of 7
+    assert noticed.wait(LONG)
+    go_on.set()
+    threads.run(last.set, LONG)
+    assert last.wait(LONG)
+    wait(lambda: len(ran) == 5)
+    assert (sorted(ran), late) == ([0, 1, 2, 3, 6], [])
+
+
+def test_what_has_ended_is_not_watched_until_its_time_is_over(threads: HandlerThreads) -> None:
+    for _ in range(2000):
+        ended = Event()
+        threads.run(ended.set, LONG)
+        assert ended.wait(LONG)
+    assert threads.watched < 200
+
+
 def test_a_late_function_is_noticed_and_goes_on(threads: HandlerThreads) -> None:
     go_on, late, ended = Event(), Event(), Event()
     threads.run(lambda: (go_on.wait(LONG), ended.set()), 0.05, late.set)

@@ -548,6 +548,7 @@ GARBAGE = {
     b"HTTP/1.1 400 Bad Request\r\n\r\n": "a frame of connection 1213486160 has 791752241 bytes, more than 4194314",
     b"\0\0\0\1\0\0\0\x14" + b"\xff" * 20: "received bytes that are not ttrpc: a frame of type 255",
     b"\0\0\0\1\0\0\0\x0c\0\0\0\x02\0\0\0\1\1\0\xff\xff": "received a request that cannot be decoded",
+    b"\0\0\0\2\0\0\0\x0c\0\0\0\x02\0\0\0\1\2\0\xff\xff": "received a response that cannot be decoded",
     b"\0\0\0\2\0\0\0\x0a\0\0\0\0\0\0\0\1\1\0": "received a frame of type 1 in place of a response",
     b"\0\0\0": "the connection ended inside a frame",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock, Thread
 from typing import Any
 
@@ -26,7 +27,7 @@ from dra_sdk.node.nri.ttrpc import (
     TtrpcServer,
     encode,
 )
-from dra_sdk.testing.waiting import LONG
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as wire
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -167,6 +168,20 @@ def test_an_error_has_the_code_and_the_message_of_the_peer() -> None:
         wires.call()
     wires.join()
     assert raised.value.code == Code.RESOURCE_EXHAUSTED
+
+
+def test_an_answer_that_cannot_be_decoded_leaves_its_call_to_the_end_of_the_connection() -> None:
+    """The error ends the connection, which must end the call too: it waited for its whole timeout."""
+    sent: list[bytes] = []
+    client = TtrpcClient(sent.append, "the peer")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.call, "s", "Get", pb.Empty(), pb.Empty, LONG)
+        wait(lambda: sent)
+        with pytest.raises(NriError, match="received a response that cannot be decoded") as ended:
+            client.receive(encode(TtrpcFrame(1, RESPONSE, b"\xff\xff")))
+        client.close(ended.value)
+        with pytest.raises(TtrpcError, match="UNAVAILABLE: received a response that cannot be decoded"):
+            waiting.result(LONG / 2)
 
 
 def test_an_answer_after_the_deadline_is_dropped() -> None:

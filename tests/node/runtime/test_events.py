@@ -249,6 +249,21 @@ def test_a_node_is_told_why_it_has_no_devices() -> None:
         assert "no bulb" in cluster.api.list("events")[0]["note"]
 
 
+def test_a_hook_that_warns_writes_a_line_and_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    class Warned(Lamps):
+        def dra_discover(self, node: Node) -> Sequence[Device]:
+            node.warn("a lamp too many")
+            return super().dra_discover(node)
+
+    with (
+        EmbeddedCluster(catalog=WITH_EVENTS) as cluster,
+        DriverProcess(Driver.of(Warned()), settings_for(cluster)),
+    ):
+        assert wait(lambda: found(cluster)) == [("DriverWarning", "Node", cluster.node_name)]
+        assert cluster.api.list("events")[0]["note"] == f"driver {NAME}: a lamp too many"
+    assert "a lamp too many" in [record.getMessage() for record in caplog.records]
+
+
 class Stuck(Lamps):
     """Lamps whose light goes out, and whose glass cannot be wiped; with `light`, it does not go out either."""
 

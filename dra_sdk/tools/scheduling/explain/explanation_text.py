@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dra_sdk.texts import counted, limited, shortened
+from dra_sdk.texts import counted, limited, printable, shortened
 from dra_sdk.tools.scheduling.cluster.snapshot import grouped
 from dra_sdk.tools.scheduling.explain.explanation import (
     ExplainedDevice,
@@ -133,9 +133,9 @@ def _main_failure(stage: FunnelStage) -> str:
 
 
 def format_explanation(explanation: Explanation | PodExplanation) -> str:
-    """Return an explanation as lines of text for a terminal, with a line break after each."""
+    """Return an explanation as lines of text for a terminal, with a line break after each and nowhere else."""
     lines = _pod_lines(explanation) if isinstance(explanation, PodExplanation) else _claim_lines(explanation)
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def format_explanations(explanations: Sequence[Explanation | PodExplanation]) -> str:
@@ -150,14 +150,14 @@ def _without_names(explanation: Explanation | PodExplanation) -> str:
     names = dict.fromkeys([explanation.pod, *(claim.claim for claim in claims)])
     text = format_explanation(explanation)
     for number, name in sorted(enumerate(names), key=lambda numbered: -len(numbered[1])):  # one may begin with another
-        text = text.replace(name, f"\0{number}") if name else text
+        text = text.replace(printable(name), f"\0{number}") if name else text
     return text
 
 
 def _others_alike(others: Sequence[Explanation | PodExplanation]) -> str:
     if not others:
         return ""
-    names = [other.pod if isinstance(other, PodExplanation) else other.claim for other in others]
+    names = [printable(other.pod if isinstance(other, PodExplanation) else other.claim) for other in others]
     kind = "pod" if isinstance(others[0], PodExplanation) else "claim"
     return f"\nThe same is true of {counted(len(names), f'more {kind}')}: {shortened(names, _MAX_ALIKE)}\n"
 
