@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from dra_sdk.hardware import CpuSet, parse_cpuset
 from dra_sdk.tools.simulator.kubelet.claims import load
-from tests.cluster.features import HEALTH_IS_REPORTED_OF, KUBELET_KNOWS_SHARES
+from dra_sdk.wire.profile import ServerProfile
+from tests.cluster.features import HEALTH_IS_REPORTED_OF, KUBELET_KNOWS_SHARES, VERSION
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import SHOW, claim, container, pod, pod_with, request, template
 
@@ -48,6 +49,13 @@ def apply_named(cluster: Cluster, name: str, device_class: str, use: str = "") -
     use = use or name
     uses = [{"name": use, "resourceClaimName": name}]
     cluster.apply(claim(name, [request("desk", device_class)]), pod(name, uses, container("main", {"name": use})))
+
+
+def apply_taint_rule(cluster: Cluster, name: str, driver: str, device: str, taint: JSON) -> None:
+    """Taints a device with a DeviceTaintRule, in the newest API version that the release serves."""
+    spec = {"deviceSelector": {"driver": driver, "device": device}, "taint": taint}
+    api = f"resource.k8s.io/{ServerProfile.of(VERSION).taint_rule_versions()[0]}"
+    cluster.apply({"apiVersion": api, "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec})
 
 
 def read_pod(cluster: Cluster, name: str) -> JSON:

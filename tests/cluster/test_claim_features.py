@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.deployed import NAMESPACE, account, install
+from dra_sdk.node.metadata.document import VERSIONS
+from tests.cluster.deployed import NAMESPACE, account, install, kubeconfig
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import claim, device_class, pod_with, request, where
-from tests.cluster.pods import allocated, logs, read_pod, wait_unschedulable
+from tests.cluster.manifests import claim, container, device_class, pod_with, request, template, where
+from tests.cluster.pods import allocated, apply_taint_rule, claim_of, insist, logs, read_pod, wait_unschedulable
 from tests.cluster.port_driver import ATTACHED, BROKEN, NAME
 
 JSON = dict[str, Any]
 DRIVER = "tests.cluster.port_driver:PortDriver"
-METADATA = "cat /var/run/kubernetes.io/dra-device-attributes/*/*/*/*.json; echo; echo done; sleep 3600"
+METADATA = "/var/run/kubernetes.io/dra-device-attributes"
+THEN = "echo done; sleep 3600"
 OVERLAY = """\
 apiVersion: dra-sdk.dev/v1alpha1
 kind: DeviceOverlay
@@ -54,37 +55,69 @@ def read_claim(cluster: Cluster, name: str) -> JSON:
     return dict(cluster.api.get(f"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}"))
 
 
+def environment(cluster: Cluster, name: str) -> list[str]:
+    """Returns the variables of a pod's only container, which runs SHOW."""
+    return logs(cluster, name).partition("\n")[0].split("\0")
+
+
 def device_statuses(cluster: Cluster, name: str) -> dict[str, JSON]:
     return {each["device"]: each for each in read_claim(cluster, name)["status"].get("devices", [])}
 
 
-def test_an_attribute_of_an_overlay_is_selected_by_cel(cluster: Cluster, drivers: Drivers, tmp_path: Path) -> None:
-    overlay = tmp_path / "overlay.yaml"
-    overlay.write_text(OVERLAY)
-    driver = drivers.start(DRIVER, NAME, "--overlay-file", str(overlay))
-    assert driver.published("port-1")["attributes"]["topology.example.com/rail"] == {"int": 4}
-    assert "topology.example.com/rail" not in driver.published("port-0")["attributes"]
+def test_an_attribute_of_an_overlay_decides_which_device_a_pod_gets(
+    cluster: Cluster, drivers: Drivers, tmp_path: Path
+) -> None:
+    driver = drivers.start(DRIVER, NAME)
     rail = 'device.attributes["topology.example.com"].?rail.orValue(0) == 4'
     one, other = (claim(name, [request("r", "port", **where(rail))]) for name in ("railed", "railed-too"))
     cluster.apply(one, pod_with("railed", one))
-    cluster.wait_pod("railed")
+    wait_unschedulable(cluster, "railed")  # no port is on this rail without the overlay
+    assert driver.stop() == 0
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(OVERLAY)
+    driver.start("--overlay-file", str(overlay))
+    driver.wait(driver.ready)
+    insist(cluster, "railed")
+    assert driver.published("port-1")["attributes"]["topology.example.com/rail"] == {"int": 4}
+    assert "topology.example.com/rail" not in driver.published("port-0")["attributes"]
     assert [each["device"] for each in allocated(cluster, "railed")] == ["port-1"]
+    assert "PORT=port-1" in environment(cluster, "railed")
     cluster.apply(other, pod_with("railed-too", other))
     wait_unschedulable(cluster, "railed-too")  # no other port is on this rail
 
 
-def test_a_container_reads_the_metadata_of_its_device(cluster: Cluster, ports: DriverUnderTest) -> None:
-    one = claim("described", [request("r", "port")])
-    cluster.apply(one, pod_with("described", one, command=METADATA))
+@pytest.mark.parametrize(("make", "kind"), [(claim, "resourceclaims"), (template, "resourceclaimtemplates")])
+def test_a_container_reads_the_metadata_of_its_device(
+    cluster: Cluster, ports: DriverUnderTest, make: Callable[..., JSON], kind: str
+) -> None:
+    one = make("described", [request("r", "port")])
+    name = "described" if kind == "resourceclaims" else "use-0"  # of a claim that a pod calls use-0
+    path = f"{METADATA}/{kind}/{name}/r/{NAME}-metadata.json"
+    described = pod_with(
+        "described", one, command=f"{{ cat {path}; echo x >>{path} && echo changed; }} 2>/dev/null; {THEN}"
+    )
+    described["spec"]["containers"].append(container("stranger", command=f"ls {METADATA} 2>/dev/null; {THEN}"))
+    cluster.apply(one, described)
     cluster.wait_pod("described")
-    (device,) = allocated(cluster, "described")
-    found, _ = json.JSONDecoder().raw_decode(logs(cluster, "described"))  # one document for each version of the API
-    (described,) = found["requests"]
-    assert described["name"] == "r"
-    (attributes,) = [each["attributes"] for each in described["devices"] if each["name"] == device["device"]]
-    assert attributes["driverVersion"] == {"string": "1.2.3"}
-    assert attributes["vlan"] == {"int": 7}
-    assert found["metadata"]["uid"] == read_claim(cluster, "described")["metadata"]["uid"]
+    made = claim_of(cluster, "described")
+    (device,) = allocated(cluster, made)
+    *documents, last = logs(cluster, "described").splitlines()
+    assert last == "done"
+    assert "changed" not in documents, "the file is not read-only"
+    assert logs(cluster, "described", "stranger") == "done\n"  # a container without the claim has no such directory
+
+    newest, *older = map(json.loads, documents)  # one document for each version of the format
+    assert [each.pop("apiVersion") for each in (newest, *older)] == list(VERSIONS)
+    assert older == [newest]
+    stored = read_claim(cluster, made)["metadata"]
+    assert [newest["metadata"][each] for each in ("name", "namespace", "uid")] == [made, "default", stored["uid"]]
+    assert newest.get("podClaimName") == (name if make is template else None)
+    (asked,) = newest["requests"]
+    assert asked["name"] == "r"
+    (found,) = asked["devices"]
+    assert (found["driver"], found["pool"], found["name"]) == (NAME, cluster.node_name, device["device"])
+    assert found["attributes"] == {**ports.published(device["device"])["attributes"], "vlan": {"int": 7}}
+    assert found["networkData"]["ips"] == ["192.0.2.7/24"]
 
 
 @pytest.mark.usefixtures("status_role")
@@ -140,7 +173,7 @@ def test_the_status_needs_the_permission_for_the_driver_besides(cluster: Cluster
 
 
 def set_condition(cluster: Cluster, name: str, device: str, condition: str) -> None:
-    """Say as the fabric's controller that a condition of a device has come true."""
+    """Says with the driver's account that a condition of a device has come true."""
     entry = {
         "driver": NAME,
         "pool": cluster.node_name,
@@ -157,40 +190,66 @@ def set_condition(cluster: Cluster, name: str, device: str, condition: str) -> N
     }
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}}
     applied = json.dumps({**head, "status": {"devices": [entry]}})
-    cluster.kubectl(
-        "apply", "--server-side", "--subresource=status", "--field-manager=fabric", "-f", "-", input=applied
-    )
+    who = ("--kubeconfig", str(kubeconfig(cluster, NAME)), "--field-manager=fabric", "--validate=false")
+    cluster.kubectl("apply", "--server-side", "--subresource=status", *who, "-f", "-", input=applied)
 
 
+def assert_waits(cluster: Cluster, ports: DriverUnderTest, name: str) -> JSON:
+    """Asserts that a pod waits for its device after the scheduler has chosen that; returns the device.
+
+    A pod that comes later is scheduled, prepared and running by then.
+    """
+    (device,) = allocated(cluster, name)
+    later = claim(f"later-than-{name}", [request("r", "port")])
+    cluster.apply(later, pod_with(f"later-than-{name}", later))
+    cluster.wait_pod(f"later-than-{name}")
+    waiting = read_pod(cluster, name)
+    assert waiting["status"]["phase"] == "Pending"
+    assert waiting["spec"].get("nodeName") is None
+    assert [each["name"] for each in read_claim(cluster, name)["status"]["reservedFor"]] == [name]
+    assert ports.answered("prepare") == 1, "the kubelet has asked for the later pod only"
+    assert device["bindingConditions"] == [ATTACHED]
+    assert device["bindingFailureConditions"] == [BROKEN]
+    return dict(device)
+
+
+@pytest.mark.usefixtures("status_role")
 def test_a_pod_waits_until_its_device_is_attached(cluster: Cluster, ports: DriverUnderTest) -> None:
     one = claim("attached", [request("r", "fabric")])
     cluster.apply(one, pod_with("attached", one))
-    (device,) = allocated(cluster, "attached")
-    assert device["bindingConditions"] == [ATTACHED]
-    assert read_pod(cluster, "attached")["spec"].get("nodeName") is None
-    assert ports.answered("prepare") == 0
-    attached = datetime.now(UTC).replace(microsecond=0)
+    device = assert_waits(cluster, ports, "attached")
     set_condition(cluster, "attached", device["device"], ATTACHED)
     cluster.wait_pod("attached")
-    (bound,) = [
-        each for each in read_pod(cluster, "attached")["status"]["conditions"] if each["type"] == "PodScheduled"
-    ]
-    assert datetime.fromisoformat(bound["lastTransitionTime"]) >= attached
-    assert ports.answered("prepare") == 1
+    assert ports.answered("prepare") == 2
+    assert f"PORT={device['device']}" in environment(cluster, "attached")
 
 
-def test_a_pod_gets_another_device_if_its_own_cannot_be_attached(cluster: Cluster, ports: DriverUnderTest) -> None:
+@pytest.fixture
+def broken(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Keeps pods away from a device that is broken; the rule is deleted after the test."""
+    taint = {"key": "ports.example.com/broken", "effect": "NoSchedule"}
+    yield lambda device: apply_taint_rule(cluster, "broken", NAME, device, taint)
+    cluster.kubectl("delete", "devicetaintrules", "--all")
+
+
+@pytest.mark.usefixtures("status_role")
+def test_a_pod_gets_another_device_if_its_own_cannot_be_attached(
+    cluster: Cluster, ports: DriverUnderTest, broken: Callable[[str], None]
+) -> None:
     one = claim("moved", [request("r", "fabric")])
     cluster.apply(one, pod_with("moved", one))
-    (first,) = allocated(cluster, "moved")
+    first = assert_waits(cluster, ports, "moved")
+    broken(first["device"])
     set_condition(cluster, "moved", first["device"], BROKEN)
 
-    def again() -> list[JSON]:
-        status = read_claim(cluster, "moved").get("status", {})
-        found: list[JSON] = status.get("allocation", {}).get("devices", {}).get("results", [])
-        return found if found and "devices" not in status else []
+    def again() -> JSON | None:
+        (device,) = allocated(cluster, "moved")
+        return None if device["device"] == first["device"] else dict(device)
 
-    (second,) = cluster.wait_until(again, "the claim is allocated again")
+    second = cluster.wait_until(again, "the scheduler chooses another device")
+    assert {first["device"], second["device"]} == {"fabric-0", "fabric-1"}
+    assert read_pod(cluster, "moved")["spec"].get("nodeName") is None
     set_condition(cluster, "moved", second["device"], ATTACHED)
     cluster.wait_pod("moved")
-    assert ports.answered("prepare") == 1
+    assert ports.answered("prepare") == 2
+    assert f"PORT={second['device']}" in environment(cluster, "moved")

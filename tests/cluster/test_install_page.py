@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,24 +27,45 @@ from tests.cluster.harness.image import BUSYBOX
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import device_class
+from tests.cluster.pods import cpus_of
 from tests.template.pages import ROOT, blocks
 
 PAGE: Final = ROOT / "docs/install.md"
 RELEASE = NAMESPACE = "dra-sdk"
+BY_HAND: Final = "by-hand"
+"""The namespace in place of NAMESPACE, which has the accounts of other tests, where the page deletes it."""
+STEPS: Final = "## From nothing to a pinned pod, and back\n"
 BUILD: Final = "docker build -f deploy/Containerfile -t REGISTRY/dra-sdk:0.1.0 ."
 """Not run here: `test_image` builds this file by buildah."""
 KNOWN: Final = "SLC-006"
 """A `should` that the CPU driver does not keep, for the names that its users know: docs/conformance-results.md."""
 WRONG: Final = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuConfig", "fullCore": True}
+CLAIMS: Final = "kubectl get resourceclaims -A"
 JSON = dict[str, Any]
 Type = Callable[..., str]
 
 
-def commands() -> list[str]:
-    """The commands of the page's blocks: lines that begin with a program, without what is said after them."""
-    lines = [line for _, text in blocks(PAGE) for line in text.splitlines()]
-    typed = [line for line in lines if re.match(r"(docker|helm|kubectl|dra-sdk) ", line)]
+def commands(page: Path) -> list[str]:
+    """The commands of a page's blocks: lines that begin with a program, without what is said after them."""
+    lines = [line for _, text in blocks(page) for line in text.splitlines()]
+    typed = [line for line in lines if re.match(r"(docker|helm|kubectl|dra-sdk|rm) ", line)]
     return [re.split(r"  +#", line)[0].strip() for line in typed]
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """The section that goes from nothing to a pinned pod and back, as a page of its own."""
+    page = tmp_path / "steps.md"
+    page.write_text(PAGE.read_text().partition(STEPS)[2].partition("\n## ")[0])
+    return page
+
+
+@pytest.fixture
+def others(tmp_path: Path, steps: Path) -> Path:
+    """The page without that section."""
+    page = tmp_path / "others.md"
+    page.write_text(PAGE.read_text().replace(STEPS + steps.read_text(), ""))
+    return page
 
 
 @pytest.fixture
@@ -70,23 +92,66 @@ def type_(cluster: Cluster, tmp_path: Path) -> Iterator[Type]:
         assert done.returncode in statuses, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
-    others = [f"clusterrole/{RELEASE}-viewer", "deviceclass/dra.cpu"]  # of other tests, with the names of this release
-    run(f"kubectl delete --ignore-not-found {' '.join(others)}")
+    earlier = [f"clusterrole/{RELEASE}-viewer", "deviceclass/dra.cpu"]  # of other tests, with the names of this release
+    run(f"kubectl delete --ignore-not-found {' '.join(earlier)}")
     yield run
     run("dra-sdk drivers --policy cpu | kubectl delete --ignore-not-found -f -")
-    run(f"helm uninstall {RELEASE} --namespace {NAMESPACE} --ignore-not-found --wait")
-    run(f"kubectl delete pods --all --namespace {NAMESPACE} --wait=true")
+    run("kubectl delete pods,resourceclaims,resourceclaimtemplates --all --wait=true")
+    for namespace in (NAMESPACE, BY_HAND):
+        run(f"helm uninstall {RELEASE} --namespace {namespace} --ignore-not-found --wait")
+        run(f"kubectl delete pods --all --namespace {namespace} --wait=true")
     run("kubectl delete resourceslices --all")  # the kubelet would take 30 s, and the next test may not wait
     for directory in (cluster.kubelet_dir / "plugins_registry").iterdir():
         shutil.rmtree(directory)
     cluster.apply(device_class("dra.cpu", "dra.cpu"))
 
 
-def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, type_: Type, tmp_path: Path) -> None:
-    values = tmp_path / "values.json"
-    values.write_text(json.dumps(runnable(cluster, "cpu") | {"namespace": {"create": False}}))
+@pytest.fixture
+def values(cluster: Cluster, tmp_path: Path) -> Path:
+    """The file of values by which this cluster can run the driver."""
+    path = tmp_path / "values.json"
+    path.write_text(json.dumps(runnable(cluster, "cpu") | {"namespace": {"create": False}}))
+    return path
+
+
+def test_a_node_goes_from_nothing_to_a_pinned_pod_and_back(
+    cluster: Cluster, type_: Type, steps: Path, values: Path, tmp_path: Path
+) -> None:
+    repository, _, tag = BUSYBOX.rpartition(":")
+    here = {
+        "localhost/dra-sdk": repository,
+        "--set image.tag=0.1.0": f"--set-string image.tag={tag} --values {values}",
+        "namespace dra-sdk": f"namespace {BY_HAND}",
+        "-n dra-sdk": f"-n {BY_HAND}",
+        "/var/lib/kubelet": str(cluster.kubelet_dir),
+        "pinned.yaml": str(tmp_path / "pinned.yaml"),
+    }
+    ((_, manifest),) = [block for block in blocks(steps) if block[0] == "yaml"]
+    (tmp_path / "pinned.yaml").write_text(manifest.replace("busybox:1", BUSYBOX))
+    said = {}
+    for command in commands(steps):
+        typed = reduce(lambda line, change: line.replace(*change), here.items(), command)
+        said[command] = type_(typed)
+        if command.startswith("kubectl exec"):
+            assert {int(said[command].split()[1])} == cpus_of(cluster, "pinned"), "one CPU"
+        elif command == CLAIMS:
+            cluster.wait_until(lambda line=typed: "No resources found" in type_(line), "the claim is deleted, too")
+    assert "dra.cpu" in said["kubectl get resourceslices"]
+    assert "pinned" in said["dra-sdk top"]
+    assert CLAIMS in said
+    for directory in ("plugins", "plugins_registry"):
+        assert not (cluster.kubelet_dir / directory / "dra.cpu").exists()
+    assert (
+        type_("kubectl get resourceslices -o name") == type_("kubectl get deviceclass dra.cpu --ignore-not-found") == ""
+    )
+    assert "NotFound" in type_(f"kubectl get namespace {BY_HAND}", (1,))
+
+
+def test_every_other_command_of_the_page_does_what_it_says(
+    cluster: Cluster, type_: Type, others: Path, values: Path, tmp_path: Path
+) -> None:
     repository = BUSYBOX.rpartition(":")[0]
-    typed = iter(commands())
+    typed = iter(commands(others))
 
     def next_line(**replaced: str) -> str:
         """The next command of the page, with what the reader puts in."""
@@ -130,9 +195,13 @@ def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, type_: Ty
     assert set(re.findall(r"^  (\S+) +(?:failed|FAILED) ", said, re.MULTILINE)) <= {KNOWN}, said
     type_(next_line(), (0, 1))  # this machine may lack what other drivers need
 
+    in_pod = next_line(**{"dra-sdk doctor": f"{sys.executable} -m dra_sdk.cli.main doctor"})
+    assert "0 missing" in type_(in_pod)
+
     type_(f"{next_line()} | kubectl apply -f -")
     cluster.wait_until(lambda: "fullCore" in refused(type_), "the policy to refuse a field that is misspelt")
 
+    assert type_(next_line(DRIVER="dra.cpu")) == ""  # no claim is in the way of its removal
     assert list(typed) == []
 
 

@@ -15,7 +15,7 @@ from tests.cluster.drivers import KNOBS
 from tests.cluster.features import VERSION, turned_on
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
-from tests.cluster.pods import allocated, claim_of, run_pod, started_at, wait_unschedulable
+from tests.cluster.pods import allocated, apply_taint_rule, claim_of, run_pod, started_at, wait_unschedulable
 
 PROFILE = ServerProfile.of(VERSION)
 TAINT = {"key": "example.com/maintenance", "value": "board", "effect": "NoExecute"}
@@ -26,9 +26,7 @@ def taint_device(cluster: Cluster) -> Iterator[Callable[[str], None]]:
     """Makes a rule for one device, which is deleted after the test."""
 
     def make(device: str) -> None:
-        spec = {"deviceSelector": {"driver": KNOBS, "device": device}, "taint": TAINT}
-        api = f"resource.k8s.io/{PROFILE.taint_rule_versions()[0]}"
-        cluster.apply({"apiVersion": api, "kind": "DeviceTaintRule", "metadata": {"name": "maintenance"}, "spec": spec})
+        apply_taint_rule(cluster, "maintenance", KNOBS, device, TAINT)
 
     yield make
     cluster.kubectl("delete", "devicetaintrules", "--all")

@@ -87,6 +87,10 @@ BLOCKS: Final = {
     "docs/index.md": {"dra-sdk new my-driver": "tests/template/test_tutorial.py, with the README's"},
     "docs/install.md": {
         "docker build": ON_CLUSTER,
+        "debootstrap": "tests/cluster/test_image builds the same image by buildah",
+        "# pinned.yaml": ON_CLUSTER,
+        "helm install": ON_CLUSTER,
+        "kubectl delete": ON_CLUSTER,
         "drivers:": "test_the_chart_renders_the_values_of_the_page below",
         "kubectl create token": ON_CLUSTER,
         "kubectl get": ON_CLUSTER,

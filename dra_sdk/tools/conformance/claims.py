@@ -167,7 +167,10 @@ class Claims:
         return self.create([device or self.pick_one()], **options)
 
     def create_scheduled(self) -> TestClaim:
-        """Return a claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none."""
+        """Return a claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none.
+
+        NotApplicableError if it would find one on this node without the claims of others.
+        """
         template = self._template
         body = self._claim(["request-0"], admin=False, config=template.claim_config, capacity=template.capacity)
         stored = self._store(body)
@@ -209,9 +212,11 @@ class Claims:
         slices, driver = self.slices(), self._driver.name
         node = self._api.client.get(paths.node(self._environment.node_name))
         classes = {self._template.device_class_name: self._template.device_class(driver)}
-        allocated = AllocatedState.of(self._foreign_claims())
-        allocations = Allocator(Inventory(slices), classes).allocate(node, [claim], allocated)
+        allocator, foreign = Allocator(Inventory(slices), classes), self._foreign_claims()
+        allocations = allocator.allocate(node, [claim], AllocatedState.of(foreign))
         if allocations is None:
+            if foreign and allocator.allocate(node, [claim], AllocatedState.of([])) is not None:
+                raise NotApplicableError("needs a device that no other claim has; those of other namespaces have all")
             raise AllocationError("no device in the driver's slices can be allocated on the node")
         return allocations[0]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from time import monotonic
 
@@ -9,6 +10,8 @@ from dra_sdk.cel import compile  # noqa: A004 (the function's name in dra_sdk.ce
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.testing.waiting import LONG
+from dra_sdk.tools.conformance.check import Status, run_check
+from dra_sdk.tools.conformance.checks import BY_ID
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.outcomes import NotApplicableError
 from dra_sdk.tools.scheduling.allocator import AllocationError
@@ -78,18 +81,39 @@ def test_the_kit_waits_only_once_for_a_driver_that_never_publishes(open_run: Ope
         assert monotonic() - began < LONG / 2
 
 
-def test_devices_of_other_claims_are_left_alone(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
-    with open_run(shared_node=True) as run:
-        name = run.instance.info.name
-        result = {"request": "r", "driver": name, "pool": cluster.node_name, "device": "dev-0"}
+@pytest.fixture
+def hold(cluster: EmbeddedCluster) -> Iterator[Callable[[str, Iterable[str]], None]]:
+    """Lets a claim that is not the kit's have some devices of a driver."""
+
+    def take(driver: str, devices: Iterable[str]) -> None:
+        results = [{"request": "r", "driver": driver, "pool": cluster.node_name, "device": each} for each in devices]
         cluster.create_claim("others", {"r": "any"})
         stored = cluster.api.get("resourceclaims", "others", "default")
-        cluster.api.update_status(
-            "resourceclaims", {**stored, "status": {"allocation": {"devices": {"results": [result]}}}}
-        )
+        allocation = {"devices": {"results": results}}
+        cluster.api.update_status("resourceclaims", {**stored, "status": {"allocation": allocation}})
+
+    yield take
+    cluster.api.delete("resourceclaims", "others", "default")
+
+
+def test_devices_of_other_claims_are_left_alone(
+    open_run: OpenRun, cluster: EmbeddedCluster, hold: Callable[[str, Iterable[str]], None]
+) -> None:
+    with open_run(shared_node=True) as run:
+        hold(run.instance.info.name, ["dev-0"])
         assert run.claims.pick_one().device == "dev-1"
         assert run.claims.create_scheduled().devices == {(cluster.node_name, "dev-1")}
-        cluster.api.delete("resourceclaims", "others", "default")
+
+
+def test_that_others_have_all_devices_is_no_fault_of_the_driver(
+    open_run: OpenRun, hold: Callable[[str, Iterable[str]], None]
+) -> None:
+    template = ClaimTemplate([compile("!device.allowMultipleAllocations")])
+    with open_run(shared_node=True, template=template) as run:
+        hold(run.instance.info.name, sorted({each.device for each in run.claims.free_devices()}))
+        with pytest.raises(NotApplicableError, match="needs a device that no other claim has"):
+            run.claims.create_scheduled()
+        assert run_check(run, BY_ID["KEP-003"]).status is Status.NOT_APPLICABLE
 
 
 def test_the_scheduler_chooses_a_device_that_the_template_fits(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
