@@ -220,6 +220,16 @@ def is_directory(path: Path) -> bool:
         return False
 
 
+def driver_data(directory: Path, driver: str) -> Path:
+    """Return the directory of a driver's state; SettingsError if it does not exist."""
+    if not is_directory(directory):
+        raise SettingsError(
+            f"there is no directory {directory}: driver {driver} never ran here, or the kubelet has another directory "
+            f"(--kubelet-dir)"
+        )
+    return directory
+
+
 def add_output(parser: argparse._ActionsContainer, formats: Sequence[str], description: str) -> None:
     """Add the flag for the format of the output; the first of the formats is the default."""
     parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=description)

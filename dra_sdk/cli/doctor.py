@@ -1,8 +1,8 @@
 """`dra-sdk doctor`: what this node lacks for DRA drivers, with a remedy for each.
 
-It looks at the directories of the kubelet and of CDI, the configuration of containerd, the socket of NRI, the kubelet's
-configuration file, and, with credentials, at the API server, the Node and the permissions of the account. With a
-driver that is installed, it reads the hardware once as the driver does, and names what cannot be read. Run it as
+It looks at the directories of the kubelet and of CDI, the mount of /, the configuration of containerd, the socket of
+NRI, the kubelet's configuration, and, with credentials, at the API server, the Node and the permissions of the account.
+With a driver that is installed, it reads the hardware once as the driver does, and names what cannot be read. Run it as
 root on the node or in a driver's pod. It changes nothing, and says what it cannot see. A driver that runs is checked by
 `dra-sdk conformance`. Exit status: 0 if nothing is missing, 1 if something is, 2 for bad input.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing, nullcontext
 from dataclasses import asdict
+from typing import Any
 
 from dra_sdk.cli.arguments import Commands, add_output, check_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver
@@ -24,9 +25,13 @@ from dra_sdk.model.driver import Node
 from dra_sdk.model.omissions import collecting_omissions
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.texts import counted
-from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine, hardware
+from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
+from dra_sdk.tools.doctor.hardware import hardware
+from dra_sdk.tools.manifests import Chart
 
-_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root", "nri_socket"})
+_NEEDED = frozenset(
+    {"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root", "nri_socket", "pod_uid"}
+)
 
 
 def add_parser(commands: Commands) -> None:
@@ -51,17 +56,31 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
     check_host_root(settings.host_root)
     driver = _driver(arguments.driver, settings)
+    name = arguments.driver if driver is None else driver.info.name
+    pod = _pod_of(name)
     paths = NodePaths(
         kubelet=settings.kubelet_dir,
         registry=settings.registry,
-        plugins=settings.plugin_data(arguments.driver if driver is None else driver.info.name),
+        plugins=settings.plugin_data(name),
         cdi=settings.cdi_dir,
         root=settings.host_root,
         nri=settings.nri_socket,
+        in_pod=bool(settings.pod_uid),
     )
     api = _client(settings)
     with nullcontext() if api is None else closing(api):
-        findings = examine(paths, api, settings.node_name, nri=arguments.nri)
+        findings = examine(
+            paths,
+            api,
+            settings.node_name,
+            driver=name,
+            nri=arguments.nri or any(volume["name"] == "nri" for volume in pod.get("volumes", ())),
+            mounts_for_host=any(
+                mount.get("mountPropagation") == "Bidirectional"
+                for container in pod.get("containers", ())
+                for mount in container["volumeMounts"]
+            ),
+        )
     if driver is not None:
         findings += _hardware(driver, settings)
     if arguments.output == "json":
@@ -82,6 +101,16 @@ def _driver(word: str, settings: Settings) -> Driver | None:
             f"there is no driver {word!r}; installed are {listed}; the name in slices, such as dra.cpu, will do as well"
         )
     return None
+
+
+def _pod_of(driver: str) -> dict[str, Any]:
+    """Return the pod that the chart makes for a driver; empty for one that the chart does not know."""
+    chart = Chart()
+    for key, entry in chart.defaults["drivers"].items():
+        if entry["driverName"] == driver:
+            made = (manifest.object for manifest in chart.render({"drivers": {key: {"enabled": True}}}))
+            return next(dict(obj["spec"]["template"]["spec"]) for obj in made if obj["kind"] == "DaemonSet")
+    return {}
 
 
 def _hardware(driver: Driver, settings: Settings) -> list[Diagnosis]:

@@ -13,7 +13,7 @@ from functools import partial
 from time import sleep
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands, add_output, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, add_output, driver_data, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.output import CLEAR, print_json, print_lines
 from dra_sdk.errors import SettingsError
@@ -48,8 +48,9 @@ def run(name: str, arguments: argparse.Namespace) -> int:
         if not driver.implements("dra_top"):
             raise SettingsError(f"driver {name} has no picture of its own; `dra-sdk top --here {name}` has its devices")
         boot_id = read_boot_id(root)
+        data = driver_data(settings.plugin_data(driver.info.name), driver.info.name)
         while True:
-            states = read_checkpoints(settings.plugin_data(driver.info.name))
+            states = read_checkpoints(data)
             held = [state.held(boot_id) for state in states]
             lines = top(driver, Node(settings.node_name, root), held)
             if arguments.output == "json":

@@ -5,7 +5,8 @@ claims of a pod, or everything that is not placed: which devices pass which test
 have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
 first; each one was tried with the allocator. With --watch it follows the running cluster, explains again when the
 answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that free
-devices for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
+devices for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, or if the pod of --pod
+has a node and does not run there yet, 2 for bad input.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "simulate",
     "explain",
     "top",
+    "claims",
     "state",
     "demo",
     "capture",

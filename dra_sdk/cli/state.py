@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands, add_output, is_directory
+from dra_sdk.cli.arguments import Commands, add_output, driver_data, is_directory
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
 from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices, waiting
@@ -97,8 +97,7 @@ def _driver_name(word: str, settings: Settings) -> str:
         name = load_driver(word, settings.driver, settings.kubelet_dir).info.name
     except (DriverLoadError, SettingsError) as error:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
-    if not is_directory(settings.plugin_data(name)):
-        raise SettingsError(f"there is no directory {settings.plugin_data(name)}: driver {name} never ran here")
+    driver_data(settings.plugin_data(name), name)
     return name
 
 

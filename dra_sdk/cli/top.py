@@ -16,7 +16,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import REPEATED, Commands, add_output, opened_host_root, positive_seconds
+from dra_sdk.cli.arguments import REPEATED, Commands, add_output, is_directory, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
@@ -244,6 +244,8 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
     if settings.taint_effect is not None:
         pools = with_taints(pools, _unhealthy_devices(data / UNHEALTHY_FILE), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
+    if any(pool.devices for pool in pools) and not is_directory(data):
+        print_notes([f"there is no directory {data}: which claims have devices of {name} is not known (--kubelet-dir)"])
     for state in read_checkpoints(data):
         yield _claim(name, state.claim)
 

@@ -44,6 +44,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
 from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.counters import overlapping
 from dra_sdk.wire.documents import Document, objects
+from dra_sdk.wire.profile import DEFAULT_VERSION
 from dra_sdk.wire.selectors import LabelSelector, labels_match
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
@@ -76,6 +77,7 @@ def add_parser(commands: Commands) -> None:
         "module:Class; may be repeated",
     )
     add_server_flags(parser)
+    parser.set_defaults(server_version=None)  # so that the last line can say that it was not given
     add_kind_flags(parser)
     add_output(
         parser,
@@ -87,7 +89,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
-    profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
+    profile = ServerProfile.of(arguments.server_version or DEFAULT_VERSION, arguments.feature_gates)
     drivers = [load_driver(name).info for name in arguments.driver]
     validation = _Validation(
         profile,
@@ -103,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         validation.check_file(name)
     validation.check_overlaps()
     print(report(validation.findings, validation.objects, arguments.output), end="")
-    print_lines([validation.summary()], sys.stderr)
+    print_lines([validation.summary(by_default=arguments.server_version is None)], sys.stderr)
     return validation.exit_status
 
 
@@ -284,9 +286,10 @@ class _Validation:
             return obj
         return obj | {"metadata": {"namespace": self.namespace} | metadata}
 
-    def summary(self) -> str:
-        """Return the last line."""
-        parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
+    def summary(self, *, by_default: bool) -> str:
+        """Return the last line; `by_default` says that nobody chose the release."""
+        release = f"{self.profile.version}{', as --server-version was not given' if by_default else ''}"
+        parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {release}"]
         parts.append(counted(self.problems, "problem"))
         if self.unreadable:
             parts.append(f"{counted(self.unreadable, 'file')} not readable")

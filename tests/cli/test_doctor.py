@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.testing.sysfs import regular_machine
-from dra_sdk.tools.doctor import PERMISSIONS
+from dra_sdk.tools.doctor.cluster import PERMISSIONS
 from dra_sdk.tools.manifests import Chart
 from tests.cli.commands import Run, runner
 
@@ -30,14 +30,15 @@ def test_what_cannot_be_seen_is_no_failure_and_is_told(run: Run) -> None:
     done = run()
     assert done.status == 0, done.err
     assert "unknown API server: there are no credentials" in done.out
-    assert done.out.splitlines()[-1].endswith("checks: 0 missing, 4 not visible from here")
+    assert done.out.splitlines()[-1].endswith("checks: 0 missing, 6 not visible from here")
 
 
 def test_something_missing_is_status_1_with_its_remedy(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cdi").rmdir()
+    (tmp_path / "cdi").touch()
     done = run("--nri")
     assert done.status == 1
-    assert f"missing directory {tmp_path / 'cdi'}: does not exist\n        → make it" in done.out
+    assert f"missing directory {tmp_path / 'cdi'}: is no directory\n        → mount it" in done.out
     assert "missing NRI: nobody listens at" in done.out
 
 
@@ -46,9 +47,34 @@ def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path, name: str
     own = tmp_path / "kubelet/plugins_registry/dra.cpu", tmp_path / "kubelet/plugins/dra.cpu"
     own[0].mkdir()
     done = run(name, "--registry-dir", own[0])
-    assert done.status == 1
     assert f"ok      directory {own[0]}: can be written" in done.out
-    assert f"missing directory {own[1]}: does not exist" in done.out
+    assert f"ok      directory {own[1]}: does not exist yet; it is made when a driver is installed" in done.out
+
+
+def test_in_a_pod_a_directory_that_is_absent_is_not_mounted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_UID", "0a1b")
+    done = run("dra.cpu")
+    assert done.status == 1
+    assert f"missing directory {tmp_path / 'kubelet/plugins/dra.cpu'}: does not exist" in done.out
+
+
+def test_what_the_pod_of_a_driver_needs_is_known_from_the_chart(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    assert "ok      the host's / as a shared mount: it is private" in run().out
+    assert "missing the host's / as a shared mount: it is private" in run("dra.net").out
+    assert "missing NRI" in run("dra.net").out
+    assert "missing NRI" not in run("gpu.nvidia.com").out
+
+
+def test_a_kubelet_that_gives_cpus_away_matters_to_the_driver_for_cpus(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "kubelet/cpu_manager_state").write_text('{"policyName":"static","defaultCpuSet":"0-3"}')
+    assert run().status == 0
+    done = run("dra.cpu")
+    assert done.status == 1
+    assert "missing CPU manager of the kubelet: policy static" in done.out
 
 
 def test_a_misspelt_driver_is_bad_input(run: Run) -> None:

@@ -65,6 +65,13 @@ def test_a_state_file_that_cannot_be_read_is_told(run, node):
     assert "`dra-sdk state dra.cpu` shows, repairs or forgets it" in shown.err
 
 
+def test_another_directory_of_the_kubelet_is_not_taken_for_free_devices(run, node, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    shown = run("cpu", "top", *flags(node)[:2], "--kubelet-dir", elsewhere)
+    assert (shown.status, shown.out) == (2, "")
+    assert f"there is no directory {elsewhere}/plugins/dra.cpu: driver dra.cpu never ran here" in shown.err
+
+
 def test_an_unknown_name_is_no_command(run):
     shown = run("cpus", "top")
     assert shown.status == 2

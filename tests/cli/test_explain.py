@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from dra_sdk.cli.main import main
-from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
+from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod, with_devices
 from tests.tools.scheduling.explain import situations
 
 UNKNOWN = "dra-sdk: there is no claim"
@@ -64,6 +64,27 @@ def test_no_value_can_forge_a_line_or_turn_one_round(run):
     assert status == 1
     assert all(line.isprintable() for line in out.split("\n"))
     assert "x\\x85claim c can be allocated\\u2028on n1\\u2029\\u202ed" in out
+
+
+def test_a_pod_that_has_a_node_and_does_not_run_yet_is_status_1(run):
+    held = with_devices(claim("c", exactly("gpu", GPU)), ("gpu", "gpu.nvidia.com", "n1", "gpu-0"), node="n1", pod="p")
+    user = pod("p", "c", node="n1")
+    user["metadata"]["uid"] = held["status"]["reservedFor"][0]["uid"]
+    assert run(cluster(gpus("n1"), held, user), "--pod", "p")[1].startswith("pod p runs on n1\n")
+    containers = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    user["status"] = {"phase": "Pending", "containerStatuses": containers}
+    status, out, _ = run(cluster(gpus("n1"), held, user), "--pod", "p")
+    assert status == 1
+    assert out.startswith(
+        "pod p is on n1 and does not run yet: container main waits (ContainerCreating); its devices are"
+    )
+    user["status"] = {"phase": "Running"}
+    assert run(cluster(gpus("n1"), held, user), "--pod", "p")[0] == 0
+
+
+def test_a_pod_without_a_node_can_run_where_it_fits(run):
+    snapshot = cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
+    assert run(snapshot, "--pod", "p")[1].startswith("pod p can run on n1\n")
 
 
 def test_nothing_that_waits_is_status_0(run):

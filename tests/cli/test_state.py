@@ -325,7 +325,10 @@ def test_a_driver_without_a_directory_is_told(place: Place) -> None:
     done = place.run(driver=CARDS)
     assert (done.status, done.err) == (
         2,
-        f"dra-sdk: there is no directory {place.data}: driver {NAME} never ran here\n",
+        (
+            f"dra-sdk: there is no directory {place.data}: driver {NAME} never ran here, or the kubelet "
+            "has another directory (--kubelet-dir)\n"
+        ),
     )
     unknown = place.run(driver="nobody")
     assert unknown.status == 2

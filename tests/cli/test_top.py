@@ -116,7 +116,9 @@ def here(tmp_path: Path) -> tuple[str, ...]:
 
 def test_this_node_is_read_without_a_cluster(run, tmp_path):
     flags, data = here(tmp_path), tmp_path / "plugins/dra.cpu"
-    assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
+    before = run("top", *flags)
+    assert [row[-3] for row in before.cells] == ["free", "free"]
+    assert f"there is no directory {data}: which claims have devices of dra.cpu is not known" in before.err
     device = HeldDevice("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": Quantity("2")})
     (data / "claims").mkdir(mode=0o700, parents=True)
     state = Checkpoint(HeldClaim("team", "two-cpus", "uid-1", (device,)), "boot")

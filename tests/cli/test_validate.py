@@ -85,7 +85,10 @@ def run(capsys, tmp_path):
 def test_good_objects_pass_and_other_kinds_are_ignored(run):
     status, lines, summary = run("good.yaml", good_yaml=GOOD)
     assert (status, lines) == (0, [])
-    assert summary == "1 object checked for Kubernetes 1.36; 0 problems; ignored kinds: Service\n"
+    assert (
+        summary == "1 object checked for Kubernetes 1.36, as --server-version was not given; 0 problems; "
+        "ignored kinds: Service\n"
+    )
 
 
 def test_each_problem_has_file_line_object_and_field(run):

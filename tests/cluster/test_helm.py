@@ -56,6 +56,7 @@ def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
 def values(cluster: Cluster, folder: Path, **fields: Any) -> str:
     """Returns a file of values with every object but those of the Prometheus operator, which has no CRDs here."""
     found = runnable(cluster, "cpu", deviceClasses=[CLASS], **fields) | {
+        "uninstallGuard": {"create": False},  # its pod has no mounts, so it needs an image with the driver: test_image
         "namespace": {"create": False},  # Helm keeps its own records there before it makes any object
         "monitoring": {"dashboard": True},
         "networkPolicy": {"create": True},

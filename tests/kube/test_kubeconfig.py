@@ -19,6 +19,7 @@ from dra_sdk.kube import login_calls
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.testing.waiting import LONG, wait
 from tests.kube.scripted import Answer, kubeconfig
+from tests.template.pages import ROOT, blocks
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,25 @@ def test_a_cluster_without_server(tmp_path):
     path.write_text(kubeconfig("x").replace('"server": "x"', ""))
     with pytest.raises(SettingsError, match="has no `server`"):
         KubeClient.connect(path)
+
+
+def test_the_kubeconfig_of_the_page_about_installing_has_its_token_in_a_file(serve, tmp_path):
+    (text,) = [text for _, text in blocks(ROOT / "docs/install.md") if "tokenFile" in text]
+    server, token = serve(lambda _: Answer()), tmp_path / "token"
+    token.write_text("bound-to-the-node")
+    replaced = {
+        "https://10.0.0.5:6443": server.url,
+        "/etc/dra-sdk/token": str(token),
+        ", certificate-authority: /etc/dra-sdk/ca.crt": "",
+    }
+    for old, new in replaced.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "config").write_text(text)
+    client = KubeClient.connect(tmp_path / "config")
+    client.get("/version")
+    client.close()
+    assert server.asked[0].headers["Authorization"] == "Bearer bound-to-the-node"
 
 
 def test_an_exec_plugin_gives_the_token(serve, tmp_path):

@@ -95,6 +95,8 @@ BLOCKS: Final = {
         "kubectl create token": ON_CLUSTER,
         "kubectl get": ON_CLUSTER,
         "dra-sdk drivers --policy cpu": ON_CLUSTER,
+        "dra-sdk claims": ON_CLUSTER,
+        "# /etc/dra-sdk/kubeconfig": "tests/kube/test_kubeconfig.py",
         "# containerd, /etc/containerd/config.toml": f"{ON_CLUSTER}, without the setting of containerd",
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
@@ -119,6 +121,7 @@ BLOCKS: Final = {
         " plugin's pod": PICTURE,
         "volumes:": PART,
         "requests:": PART,
+        "drivers:": PART,
         "apiVersion:": "tests/cluster/test_device_plugin.py runs it on the real kubelet",
     },
 }

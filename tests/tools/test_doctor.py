@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dra_sdk.errors import ApiError, NotFoundError, UnreachableError
-from dra_sdk.tools.doctor import (
-    PERMISSIONS,
-    Diagnosis,
-    NodePaths,
-    container_runtime,
-    directories,
-    examine,
-    kubelet_gates,
-    permissions,
-)
+from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
+from dra_sdk.tools.doctor.cluster import PERMISSIONS, permissions
+from dra_sdk.tools.doctor.directories import directories, shared_root
+from dra_sdk.tools.doctor.kubelet import kubelet_configuration
+from dra_sdk.tools.doctor.runtime import container_runtime
 
 JSON = dict[str, Any]
 CDI_ON = "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true\n"
@@ -59,6 +55,16 @@ def test_directories_that_are_there_are_fine(tmp_path: Path) -> None:
     assert [finding.status for finding in findings] == ["ok", "ok", "ok"]
 
 
+def test_before_the_installation_a_drivers_own_directories_may_be_absent(tmp_path: Path) -> None:
+    for name in ("plugins_registry", "plugins"):
+        (tmp_path / name).mkdir()
+    own = NodePaths(tmp_path, tmp_path / "plugins_registry/a", tmp_path / "plugins/a", tmp_path / "cdi")
+    assert [finding.status for finding in directories(own)] == ["ok", "ok", "ok"]
+    assert [finding.status for finding in directories(replace(own, in_pod=True))] == ["missing", "missing", "missing"]
+    elsewhere = replace(own, registry=tmp_path / "none/plugins_registry", plugins=tmp_path / "none/plugins/a")
+    assert [finding.status for finding in directories(elsewhere)] == ["missing", "missing", "ok"]
+
+
 def test_a_missing_directory_and_a_file_in_its_place_are_named(tmp_path: Path) -> None:
     (tmp_path / "plugins").touch()
     findings = by_subject(directories(node_paths(tmp_path, tmp_path / "cdi")))
@@ -81,7 +87,7 @@ def test_a_missing_directory_and_a_file_in_its_place_are_named(tmp_path: Path) -
         ("version = 2\n", "", "unknown"),
         (VERSION_3, "", "ok"),
         (VERSION_3 + "enable_cdi = false\n", "", "missing"),
-        (None, "containerd://2.1.4", "unknown"),
+        (None, "containerd://2.1.4", "ok"),
         (None, "containerd://1.7.27", "unknown"),
         (None, "", "unknown"),
         (None, "cri-o://1.34.1", "ok"),
@@ -126,21 +132,103 @@ def test_nri_is_there_if_somebody_listens(paths: NodePaths, monkeypatch: pytest.
 # -- the kubelet
 
 
+def kubelet(paths: NodePaths, server: Any = None, driver: str = "") -> tuple[Diagnosis, Diagnosis]:
+    """What is found about the gates of the kubelet, and about its CPU manager."""
+    gates, manager = kubelet_configuration(paths, server, "here", driver)
+    return gates, manager
+
+
 @pytest.mark.parametrize(
-    ("text", "status"),
+    ("text", "gates", "manager"),
     [
-        ("kind: KubeletConfiguration\n", "ok"),
-        ("featureGates: {DRAConsumableCapacity: true}\n", "ok"),
-        ("featureGates: {DynamicResourceAllocation: false}\n", "missing"),
-        ("[", "unknown"),
-        (None, "unknown"),
+        ("kind: KubeletConfiguration\n", "ok", "unknown"),
+        ("featureGates: {DRAConsumableCapacity: true}\ncpuManagerPolicy: none\n", "ok", "ok"),
+        ("featureGates: {DynamicResourceAllocation: false}\ncpuManagerPolicy: static", "missing", "missing"),
+        ("[", "unknown", "unknown"),
+        ("just words", "unknown", "unknown"),
+        (None, "unknown", "unknown"),
     ],
 )
-def test_the_kubelets_configuration_file(tmp_path: Path, text: str | None, status: str) -> None:
+def test_the_kubelets_configuration_file(paths: NodePaths, text: str | None, gates: str, manager: str) -> None:
     if text is not None:
-        (tmp_path / "config.yaml").write_text(text)
-    (gates,) = kubelet_gates(tmp_path)
-    assert gates.status == status
+        (paths.kubelet / "config.yaml").write_text(text)
+    findings = kubelet(paths, driver="dra.cpu")
+    assert [finding.status for finding in findings] == [gates, manager]
+    for finding in findings:
+        assert finding.status != "unknown" or "kubectl get --raw /api/v1/nodes/here/proxy/configz" in finding.remedy
+
+
+def test_what_the_kubelet_says_counts_more_than_its_file(paths: NodePaths) -> None:
+    (paths.kubelet / "config.yaml").write_text("featureGates: {DRADeviceTaints: false}\ncpuManagerPolicy: none\n")
+    said = {"featureGates": {"DynamicResourceAllocation": False}, "cpuManagerPolicy": "static"}
+    server = Server({"/api/v1/nodes/here/proxy/configz": {"kubeletconfig": said}}, set())
+    gates, manager = kubelet(paths, server, "dra.cpu")
+    assert gates.found == "the kubelet has DynamicResourceAllocation off"
+    assert manager.status == "missing"
+    assert "policy static (the kubelet)" in manager.found
+
+
+def test_the_state_of_the_cpu_manager_has_what_a_flag_said(paths: NodePaths) -> None:
+    (paths.kubelet / "config.yaml").write_text("cpuManagerPolicy: none\n")
+    (paths.kubelet / "cpu_manager_state").write_text('{"policyName":"static"}')
+    assert kubelet(paths, driver="dra.cpu")[1].status == "missing"
+    assert kubelet(paths, driver="dra.net")[1].status == "ok"
+    (paths.kubelet / "cpu_manager_state").write_text("damaged")
+    assert kubelet(paths, driver="dra.cpu")[1].status == "ok"
+
+
+# -- the mount of /
+
+
+@pytest.mark.parametrize(
+    ("mounts", "needed", "status"),
+    [
+        ("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n", True, "ok"),
+        (
+            "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n24 22 0:5 / /dev rw shared:2 - devtmpfs dev rw\n",
+            True,
+            "missing",
+        ),
+        ("22 1 8:1 / / rw,relatime master:1 - ext4 /dev/sda1 rw\n", True, "missing"),
+        ("22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n", False, "ok"),
+        (None, True, "unknown"),
+    ],
+)
+def test_a_pod_that_mounts_for_the_host_needs_a_shared_root(
+    paths: NodePaths, mounts: str | None, needed: bool, status: str
+) -> None:
+    if mounts is not None:
+        (paths.root / "proc/1").mkdir(parents=True)
+        (paths.root / "proc/1/mountinfo").write_text(mounts)
+    (root,) = shared_root(paths, needed=needed)
+    assert root.status == status
+    assert bool(root.remedy) == (status != "ok")
+
+
+def test_a_pod_without_the_hosts_root_cannot_see_its_mounts_nor_a_socket_that_it_does_not_need(
+    paths: NodePaths,
+) -> None:
+    pod = NodePaths(paths.kubelet, paths.registry, paths.plugins, paths.cdi, in_pod=True)
+    assert list(shared_root(pod, needed=True)) == []
+    assert "NRI" not in by_subject(container_runtime(pod, "containerd://2.1.4", nri=False))
+
+
+def test_in_a_stock_pod_nothing_is_unknown_but_what_a_person_finds_out_by_kubectl(tmp_path: Path) -> None:
+    own = tmp_path / "plugins/dra.cpu"
+    registry = tmp_path / "plugins_registry/dra.cpu"
+    for directory in (own, registry, tmp_path / "cdi"):
+        directory.mkdir(parents=True)
+    (tmp_path / "cpu_manager_state").write_text('{"policyName":"none"}')
+    pod = NodePaths(tmp_path, registry, own, tmp_path / "cdi", nri=tmp_path / "nri.sock", in_pod=True)
+    findings = examine(pod, Server(objects("v1.37.1"), set(PERMISSIONS)), "here", driver="dra.cpu")
+    unknown = [finding for finding in findings if finding.status == "unknown"]
+    assert [finding.subject for finding in unknown] == [
+        "CDI",
+        "feature gates of the kubelet",
+        "feature gates of the API server",
+    ]
+    assert unknown[0].remedy.startswith("`crictl info` on the node")
+    assert all(finding.remedy.startswith("kubectl get --raw") for finding in unknown[1:])
 
 
 # -- the API server

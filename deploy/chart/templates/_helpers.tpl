@@ -29,3 +29,19 @@ app.kubernetes.io/part-of: dra-sdk
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
+
+{{/* What makes an object a part of the uninstall guard, given its place in the order: Helm makes it before it removes. */}}
+{{- define "dra.guard" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* The image of a container, given the chart's version. */}}
+{{- define "dra.image" -}}
+{{- if .image.digest }}
+{{- printf "%s@%s" .image.repository .image.digest }}
+{{- else }}
+{{- printf "%s:%s" .image.repository (default .version .image.tag) }}
+{{- end }}
+{{- end }}

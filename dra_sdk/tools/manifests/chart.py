@@ -70,6 +70,7 @@ class Chart:
     def render(self, *values: Mapping[str, Any], release: str = RELEASE, namespace: str = RELEASE) -> list[Manifest]:
         """Return the objects of a release, in an order in which they can be applied: each after what it needs.
 
+        Objects that Helm makes only at certain times, its hooks, are left out: who applies objects has no such times.
         Later mappings of values take precedence over earlier ones, and all over values.yaml. SettingsError for values
         that the chart does not take.
         """
@@ -90,7 +91,12 @@ class Chart:
             for text in _SEPARATOR.split(renderer.render(template, data))
             if text.strip()
         ]
-        return sorted(manifests, key=lambda manifest: _ORDER.index(manifest.object["kind"]))
+        lasting = [manifest for manifest in manifests if not _is_hook(manifest.object)]
+        return sorted(lasting, key=lambda manifest: _ORDER.index(manifest.object["kind"]))
+
+
+def _is_hook(obj: JSON) -> bool:
+    return "helm.sh/hook" in obj["metadata"].get("annotations", {})
 
 
 class _ChartFiles:

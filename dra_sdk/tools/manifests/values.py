@@ -164,6 +164,13 @@ class NetworkPolicy(_ChartPart):
     scraped_from: JSON = Field(description="label selector of the namespaces that may read metrics; empty: none")
 
 
+class UninstallGuard(_ChartPart):
+    """The Job that Helm runs before it removes the release, which fails while claims have devices."""
+
+    create: bool = Field(description="make it")
+    tolerations: list[JSON] = Field(description="as in a pod")
+
+
 class Viewer(_ChartPart):
     """The ClusterRole for people who look at devices."""
 
@@ -186,6 +193,7 @@ class Values(_ChartPart):
     monitoring: Monitoring
     network_policy: NetworkPolicy
     open_shift: bool = Field(description="a SecurityContextConstraints for the account of each driver")
+    uninstall_guard: UninstallGuard
     viewer: Viewer
     defaults: DriverValues = Field(description="what each driver has unless its own entry says otherwise")
     drivers: dict[Label, DriverValues] = Field(description="the drivers by the name that `dra-sdk run` takes")

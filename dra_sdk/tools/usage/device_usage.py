@@ -108,10 +108,17 @@ class DeviceUsage:
     def state(self) -> str:
         """`in use`, `shared by N`, `tainted`, `free` or `blocked`."""
         if self.holders:
-            return f"shared by {len(self.holders)}" if self.shared else "in use"
+            exclusive = not self.shared or (len(self.holders) == 1 and self._has_all_of_a_capacity)
+            return "in use" if exclusive else f"shared by {len(self.holders)}"
         if any(taint.get("effect") in _REPELLING for taint in self.taints):
             return "tainted"
         return "free" if self.fits else "blocked"
+
+    @property
+    def _has_all_of_a_capacity(self) -> bool:
+        """Whether its holders have all of one of its capacities, so that no other claim gets a share."""
+        totals = {name: self.capacity(name) for name in self.spec.get("capacity") or ()}
+        return any(total is not None and self.consumed(name) >= total for name, total in totals.items())
 
     def attribute(self, name: str) -> Any:
         """Return the value of an attribute, with or without the driver's domain; None if it has none."""

@@ -17,7 +17,8 @@ NONE: Final = "-"
 _MEMORY: Final = "memory"
 _WHAT: Final = ("profile", "partitionProfile", "productName", "model", "ifName", "interfaceName", "resourceName")
 """The attributes that say what a device is; the first one that exists is shown."""
-_UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
+_BINARY: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
+_DECIMAL: Final = (("T", 10**12), ("G", 10**9), ("M", 10**6))
 _NO_DECIMALS_FROM: Final = 10
 _MAX_CAPACITIES: Final = 2
 """The most capacities that have a column; hardware with `memory` has only that."""
@@ -97,14 +98,21 @@ def _capacity_column(name: str) -> Describe:
         total = device.capacity(name)
         if total is None:
             return NONE
-        return f"{_rounded(device.consumed(name))}/{_rounded(total)}" if device.shared else _rounded(total)
+        units = _units(total)
+        shown = _rounded(total, units)
+        return f"{_rounded(device.consumed(name), units)}/{shown}" if device.shared else shown
 
     return describe
 
 
-def _rounded(amount: Quantity) -> str:
+def _units(amount: Quantity) -> Sequence[tuple[str, int]]:
+    """Return the units of an amount: binary ones if it is written in these, or is a whole number of Mi."""
+    return _BINARY if amount.binary or amount.value % _BINARY[-1][1] == 0 else _DECIMAL
+
+
+def _rounded(amount: Quantity, units: Sequence[tuple[str, int]]) -> str:
     """Return an amount in the largest unit of which there is at least one, with one decimal below 10."""
-    for unit, size in _UNITS:
+    for unit, size in units:
         number = float(amount.value / size)
         if number >= 1:
             text = f"{number:.1f}" if number < _NO_DECIMALS_FROM else f"{number:.0f}"

@@ -32,7 +32,7 @@ def is_called(name: str) -> str:
     return f'has(device.attributes["dra.net"].ifName) && device.attributes["dra.net"].ifName == "{name}"'
 
 
-V0, DUMMY, NIC0 = (request(where=is_called(name)) for name in ("ens1f0v0", "dummy0", "nic0"))
+V0, DUMMY, NIC0, NIC1 = (request(where=is_called(name)) for name in ("ens1f0v0", "dummy0", "nic0", "nic1"))
 
 
 @pytest.fixture
@@ -310,6 +310,31 @@ def test_a_pod_gets_its_interface_through_nri_and_the_node_gets_it_back(
         assert "nic0" in networks.node.ip("link")
         nic_driver.unprepare(prepared)
     nic_driver.assert_clean()
+
+
+@pytest.mark.parametrize("header", [True, False], ids=["readable header", "nothing readable"])
+def test_a_damaged_state_file_detaches_nothing_and_the_node_says_no(
+    nic_driver: DriverHarness, networks: PrivateNetworks, header: bool
+) -> None:
+    with nic_driver.nri() as runtime:
+        pod = networks.add_pod("sandbox-1")
+        prepared = nic_driver.prepare(claim(NIC0, name="one"))
+        runtime.run_pod(prepared)
+        wait(lambda: "nic0" in pod.names())
+        (path,) = nic_driver.data.glob("claims*/*.json")
+        path.write_bytes(path.read_bytes()[:-4] + b"   \n" if header else path.read_bytes()[:20])
+        inside, outside = pod.state(), networks.node.state()
+        nic_driver.restart()
+        for call in (nic_driver.prepare, nic_driver.unprepare):
+            with pytest.raises(DraError, match=r"`dra-sdk state dra\.net` shows, repairs or forgets it"):
+                call(prepared)
+        if header:
+            assert nic_driver.prepare(claim(NIC1, name="two")).names == ["nic1"]
+        else:
+            with pytest.raises(DraError, match=r"`dra-sdk state dra\.net` shows, repairs or forgets it"):
+                nic_driver.prepare(claim(NIC1, name="two"))
+        assert pod.state() == inside
+        assert networks.node.state() == outside
 
 
 # -- settings

@@ -78,11 +78,11 @@ def failure(call: Callable[[ClaimRef], Any], ref: ClaimRef) -> str | None:
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_disk_that_fails_at_any_step_of_prepare_loses_nothing(tmp_path: Path, for_good: bool) -> None:
+def test_a_disk_that_fails_at_any_step_of_prepare_loses_nothing(in_memory: Path, for_good: bool) -> None:
     """An error; nothing left if the disk failed only once; and when it works again both calls succeed."""
     for first in range(1, 100):
         for then in ("prepare", "unprepare"):
-            world = World(tmp_path / f"{first}-{then}")
+            world = World(in_memory / f"{first}-{then}")
             disk = Counting(first, for_good=for_good)
             preparer = world.preparer(files=Files(disk))
             ref = world.claim("u-1", "lamp-0", "lamp-1")
@@ -119,9 +119,9 @@ def test_the_hook_does_not_run_before_its_beginning_is_written(world: World, bro
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_disk_that_fails_at_any_step_of_unprepare_loses_nothing(tmp_path: Path, for_good: bool) -> None:
+def test_a_disk_that_fails_at_any_step_of_unprepare_loses_nothing(in_memory: Path, for_good: bool) -> None:
     for first in range(1, 100):
-        world = World(tmp_path / str(first))
+        world = World(in_memory / str(first))
         disk = Counting(first, for_good=for_good)
         preparer = world.preparer(files=Files(disk))
         ref = world.claim("u-1", "lamp-0")
@@ -139,9 +139,9 @@ def test_a_disk_that_fails_at_any_step_of_unprepare_loses_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_claim_whose_undoing_began_is_never_answered_from_its_state(tmp_path: Path, for_good: bool) -> None:
+def test_a_claim_whose_undoing_began_is_never_answered_from_its_state(in_memory: Path, for_good: bool) -> None:
     for first in range(1, 10):
-        world = World(tmp_path / str(first))
+        world = World(in_memory / str(first))
         disk = Counting(first, for_good=for_good)
         preparer = world.preparer(files=Files(disk))
         ref = world.claim("u-1", "lamp-0")

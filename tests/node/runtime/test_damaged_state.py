@@ -101,6 +101,27 @@ def taints(cluster: EmbeddedCluster, driver: str) -> dict[str, list[str]]:
     return {device["name"]: [taint["key"] for taint in device.get("taints", ())] for device in devices}
 
 
+def run_pinned(
+    cluster: EmbeddedCluster, runtime: NriRuntime, folder: Path
+) -> tuple[tuple[list[str], str], Callable[[], str], Callable[[], str]]:
+    """Run a container with a CPU of its own and one without.
+
+    Returns the variables and the UID of the pod of the first, and what tells the CPUs of both.
+    """
+    with cpu_driver(cluster, folder):
+        cluster.kubelet.wait_for_driver(CPU)
+        cluster.wait_slices(CPU)
+        cluster.create_class(CPU)
+        cluster.create_claim("one", {"cpu": CPU})
+        uid = cluster.create_pod("one-pod", ["one"])["metadata"]["uid"]
+        cluster.schedule()
+        cluster.run_pod("one-pod")
+        env = variables(cluster)
+        pinned, others = create(runtime, "pinned", env, uid), create(runtime, "others")
+        assert (pinned(), others()) == ("1", "0,2-3")
+    return (env, uid), pinned, others
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("has_spec", [True, False], ids=["CDI spec", "no CDI spec"])
 def test_running_containers_keep_their_cpus(
@@ -113,17 +134,7 @@ def test_running_containers_keep_their_cpus(
     has_spec: bool,
 ) -> None:
     monkeypatch.setenv("DRA_CPU_DEVICE_MODE", "individual")
-    with cpu_driver(cluster, tmp_path):
-        cluster.kubelet.wait_for_driver(CPU)
-        cluster.wait_slices(CPU)
-        cluster.create_class(CPU)
-        cluster.create_claim("one", {"cpu": CPU})
-        uid = cluster.create_pod("one-pod", ["one"])["metadata"]["uid"]
-        cluster.schedule()
-        cluster.run_pod("one-pod")
-        env = variables(cluster)
-        pinned, others = create(runtime, "pinned", env, uid), create(runtime, "others")
-        assert (pinned(), others()) == ("1", "0,2-3")
+    pod, pinned, others = run_pinned(cluster, runtime, tmp_path)
     damage(state_file(cluster, CPU))
     if not has_spec:
         shutil.rmtree(cluster.cdi_dir)
@@ -132,10 +143,27 @@ def test_running_containers_keep_their_cpus(
         wait(lambda: "keeps the resources that it has" in caplog.text)
         late = create(runtime, "late")
         with pytest.raises(RefusedError, match=r"whose state file is damaged: `dra-sdk state dra\.cpu` shows"):
-            create(runtime, "restarted", env, uid)
+            create(runtime, "restarted", *pod)
         assert (pinned(), others(), late()) == ("1", "0,2-3", "0,2-3")
     assert "created without the driver" not in caplog.text
     assert "shows, repairs or forgets it" in caplog.text
+
+
+def test_after_a_repair_without_data_the_cpus_are_those_of_the_cdi_spec(
+    cluster: EmbeddedCluster, runtime: NriRuntime, tmp_path: Path
+) -> None:
+    _, pinned, others = run_pinned(cluster, runtime, tmp_path)
+    path = state_file(cluster, CPU)
+    other_checksum(path)
+    dirs = ("--kubelet-dir", str(cluster.registry_dir.parent), "--cdi-dir", str(cluster.cdi_dir))
+    assert '"cpus"' in path.read_text()
+    repair = ["state", CPU, "repair", path.stem, "--host-root", str(tmp_path / "host"), *dirs]
+    assert main(repair) == 0
+    assert "cpus" not in path.read_text().partition("\n")[2], "the repaired file has the data of the hook after all"
+    with cpu_driver(cluster, tmp_path):
+        assert runtime.wait_plugins(1, LONG)
+        late = create(runtime, "late")
+        assert (pinned(), others(), late()) == ("1", "0,2-3", "0,2-3")
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -20,11 +20,11 @@ def find_helm() -> Path | None:
     return helm if helm.is_file() else None
 
 
-def helm_objects(helm: Path, values: JSON, folder: Path) -> dict[tuple[str, str], JSON]:
-    """What `helm template` makes of the chart, by kind and name."""
+def helm_objects(helm: Path, values: JSON, folder: Path, *flags: str) -> dict[tuple[str, str], JSON]:
+    """What `helm template` makes of the chart, by kind and name; `flags` are those of Helm."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    command = [helm, "template", RELEASE, CHART, "--namespace", RELEASE, "--values", file]
+    command = [helm, "template", RELEASE, CHART, "--namespace", RELEASE, "--values", file, *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     objects = [document for document in yaml.safe_load_all(done.stdout) if document]

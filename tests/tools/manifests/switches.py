@@ -25,6 +25,7 @@ ALL: JSON = {
         "dns": {"matchLabels": {"dns": "yes"}, "matchExpressions": None},
         "scrapedFrom": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
     },
+    "uninstallGuard": {"create": True, "tolerations": [{"operator": "Exists"}]},
     "viewer": {"create": True, "aggregateToView": True},
 }
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -21,7 +21,7 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.embedded import settings_for
 from tests.tools.manifests.helm import find_helm, helm_objects
 from tests.tools.manifests.schema import settings
-from tests.tools.manifests.switches import ALL, SWITCHES
+from tests.tools.manifests.switches import ALL, LAMPS, SWITCHES
 
 JSON = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ def test_helm_makes_the_same_objects(name: str, tmp_path: Path) -> None:
     if helm is None:
         pytest.skip("there is no helm: `make helm` builds it")
     values = SWITCHES[name]
-    assert rendered(values) == helm_objects(helm, values, tmp_path)
+    assert rendered(values) == helm_objects(helm, values, tmp_path, "--no-hooks")
 
 
 def test_helm_finds_nothing_wrong_with_the_chart() -> None:
@@ -324,6 +324,53 @@ def test_objects_come_in_an_order_in_which_they_can_be_applied() -> None:
     assert kinds[0] == "Namespace"
     assert kinds.index("ServiceAccount") < kinds.index("DaemonSet")
     assert kinds.index("ValidatingAdmissionPolicyBinding") < kinds.index("DaemonSet")
+
+
+# -- what Helm alone makes
+
+
+def guard(values: JSON, folder: Path) -> dict[tuple[str, str], JSON]:
+    """The hooks of a release, by kind and name."""
+    helm = find_helm()
+    if helm is None:
+        pytest.skip("there is no helm: `make helm` builds it")
+    objects = helm_objects(helm, values, folder)
+    return {key: objects[key] for key in objects.keys() - rendered(values).keys()}
+
+
+def test_before_an_uninstall_each_driver_is_asked_for_its_claims(tmp_path: Path) -> None:
+    lamps = {**LAMPS, "image": {"repository": "r.example.com/lamps", "tag": "2"}, "command": ["lamps"]}
+    drivers = {"cpu": {"enabled": True}, "lamps": lamps, "gpu": {"enabled": True, "daemonSet": False}}
+    hooks = guard({"drivers": drivers}, tmp_path)
+    assert {kind for kind, _ in hooks} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+    assert {obj["metadata"]["annotations"]["helm.sh/hook"] for obj in hooks.values()} == {"pre-delete"}
+    rules = hooks["ClusterRole", "dra-sdk-claims-held"]["rules"]
+    assert rules == [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["list"]}]
+    spec = hooks["Job", "dra-sdk-claims-held"]["spec"]["template"]["spec"]
+    asked = [(made["name"], made["image"], made.get("command"), made["args"]) for made in spec["containers"]]
+    assert asked == [
+        ("cpu", "registry.example.com/dra-sdk:0.1.0", None, ["claims", "dra.cpu"]),
+        ("lamps", "r.example.com/lamps:2", ["lamps"], ["claims", "lamps.example.com"]),
+    ]
+    assert "volumes" not in spec
+    daemon_set = rendered({"drivers": drivers})["DaemonSet", "dra-cpu"]["spec"]["selector"]["matchLabels"]
+    assert (
+        not daemon_set.items() <= hooks["Job", "dra-sdk-claims-held"]["spec"]["template"]["metadata"]["labels"].items()
+    )
+
+
+@pytest.mark.parametrize("values", [{**on("cpu"), "uninstallGuard": {"create": False}}, on("cpu", daemonSet=False), {}])
+def test_there_is_no_guard_where_it_is_switched_off_or_has_no_pods_to_guard(values: JSON, tmp_path: Path) -> None:
+    assert guard(values, tmp_path) == {}
+
+
+def test_the_guards_pod_runs_where_values_say_so(tmp_path: Path) -> None:
+    hooks = guard(
+        {**on("cpu"), "openShift": True, "uninstallGuard": {"tolerations": [{"operator": "Exists"}]}}, tmp_path
+    )
+    spec = hooks["Job", "dra-sdk-claims-held"]["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert "runAsUser" not in spec["securityContext"]
 
 
 # -- monitoring

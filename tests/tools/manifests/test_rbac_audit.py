@@ -16,7 +16,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import events
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.waiting import wait
-from dra_sdk.tools.doctor import PERMISSIONS
+from dra_sdk.tools.doctor.cluster import PERMISSIONS
 from dra_sdk.tools.manifests import Chart
 from dra_sdk.tools.simulator import CATALOG, Catalog, EmbeddedCluster, ResourceType
 from tests.embedded import settings_for

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dra_sdk.tools.usage.device_usage import DeviceUsage, device_usage, usage_summary
 from dra_sdk.tools.usage.table import usage_json, usage_table
 
@@ -117,6 +119,36 @@ def test_a_taint_that_the_driver_names_says_why_a_device_is_unhealthy() -> None:
     devices = device_usage(pool(device("gpu-0", taints=[xid, remark])))
     assert usage_rows(devices)[0][-4] == "unhealthy since 2026-01-02T03:04:05Z (xid=79), gpu.example.com/aging:None"
     assert usage_summary(devices).endswith("1 unhealthy")
+
+
+@pytest.mark.parametrize(
+    ("total", "consumed", "claims", "state"),
+    [("1", "1", 1, "in use"), ("4", "1", 1, "shared by 1"), ("4", "4", 1, "in use"), ("4", "2", 2, "shared by 2")],
+)
+def test_one_claim_that_has_all_of_a_shared_device_shares_it_with_no_other(
+    total: str, consumed: str, claims: int, state: str
+) -> None:
+    cpus = [{"name": "numa-0", "allowMultipleAllocations": True, "capacity": {"dra.cpu/cpu": {"value": total}}}]
+    held = [claim(f"c{i}", "numa-0", consumedCapacity={"dra.cpu/cpu": consumed}) for i in range(claims)]
+    assert states([*pool(*cpus), *held]) == {"numa-0": state}
+
+
+@pytest.mark.parametrize(
+    ("value", "consumed", "shown"),
+    [
+        ("10G", "2500M", "2.5G/10G"),
+        ("10000000000", "0", "0/10G"),
+        ("400G", "1T", "1T/400G"),
+        ("85899345920", "8Gi", "8Gi/80Gi"),
+        ("10Gi", "1G", "954Mi/10Gi"),
+        ("1500Mi", "0", "0/1.5Gi"),
+        ("16", "2", "2/16"),
+    ],
+)
+def test_amounts_have_the_units_in_which_they_are_published(value: str, consumed: str, shown: str) -> None:
+    nic = [{"name": "eth1", "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": value}}}]
+    held = claim("c", "eth1", consumedCapacity={"bandwidth": consumed})
+    assert usage_rows(device_usage([*pool(*nic), held]))[0][-5] == shown
 
 
 def test_a_device_without_gpu_attributes_is_shown() -> None:

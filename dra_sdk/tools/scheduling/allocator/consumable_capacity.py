@@ -80,6 +80,32 @@ class CapacityRequest:
             return True
         return False
 
+    def most_of(self, content: DeviceContent, name: str, used: int) -> int | None:
+        """Return the most that can be asked of a capacity of which `used` is in use, in billionths, as that is.
+
+        None if nothing can: the device lacks the capacity, its policy allows no amount that is left, or it is wrong.
+        """
+        entry = (content.device.get("capacity") or {}).get(name)
+        if entry is None:
+            return None
+        try:
+            left = parse_quantity(entry.get("value")).nano - used
+            return _largest_valid(left, entry.get("requestPolicy") or {})
+        except ValueError:
+            return None
+
+
+def _largest_valid(limit: int, policy: Mapping[str, Any]) -> int | None:
+    """Return the largest amount up to a limit that a CapacityRequestPolicy allows, in billionths; None without one."""
+    if values := [parse_quantity(value).nano for value in policy.get("validValues") or ()]:
+        return max((value for value in values if value <= limit), default=None)
+    valid_range = {key: parse_quantity(value).nano for key, value in (policy.get("validRange") or {}).items()}
+    minimum, limit = valid_range.get("min", 0), min(limit, valid_range.get("max", limit))
+    if limit < minimum:
+        return None
+    step = valid_range.get("step")
+    return minimum + (limit - minimum) // step * step if step else limit
+
 
 def consumed_capacities(
     requested: Mapping[str, NanoQuantity],

@@ -113,18 +113,16 @@ def _more_tolerations(
 def _smaller_amounts(
     claim: JSON, inspection: RequestInspection, path: ObjectPath, nodes: Sequence[JSON]
 ) -> Iterator[ProposedChange]:
-    """Propose as much of a capacity as some device has left."""
+    """Propose as much of a capacity as some device has left and as its request policy allows."""
     consumed = inspection.problem.allocated.aggregated_capacity
-    for name, requested in inspection.request.capacity_request.amounts.items():
+    capacity_request = inspection.request.capacity_request
+    for name, requested in capacity_request.amounts.items():
         field = (*path, "capacity", "requests", name)
-        available = set()
-        capacity_request = inspection.request.capacity_request
-        for candidate in inspection.matching:
-            if capacity_request.raises_error_for(candidate.content):
-                continue
-            needed = capacity_request.consumed_from(candidate.content) or ()
-            used = consumed.get(candidate.id, {}).get(name, 0)
-            available |= {consumption.available - used for consumption in needed if consumption.name == name}
+        left_of_each = (
+            capacity_request.most_of(candidate.content, name, consumed.get(candidate.id, {}).get(name, 0))
+            for candidate in inspection.matching
+        )
+        available = {left for left in left_of_each if left is not None}
         for nano in sorted((left for left in available if 0 < left < requested.nano), reverse=True)[:_MAX_AMOUNTS]:
             amount = quantity_text(nano, requested.text)
             text = f"request {inspection.request.reference}: {amount} of {name} instead of {requested.text}"

@@ -38,6 +38,7 @@ from dra_sdk.tools.scheduling.explain.explanation import (
 )
 from dra_sdk.tools.scheduling.explain.explanation_text import failure_summary, success_summary
 from dra_sdk.tools.scheduling.explain.node_inspection import NodeInspection, group_nodes, inspect_nodes, merged_report
+from dra_sdk.tools.scheduling.explain.pod_status import waiting_reason
 from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector, failing_requests
 from dra_sdk.tools.scheduling.explain.trials import ChangeTrials, ProposedChange
 
@@ -68,15 +69,33 @@ def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: 
     target = target_of_pod(outcome, parse_key(pod))
     assert target.placement is not None
     explanations = tuple(_explain(target, object_key(claim), node) for claim in target.claims)
-    name, node_name = display_name(target.placement.pod), target.placement.node or ""
-    reason = target.unschedulable_reason or target.placement.reason
     return PodExplanation(
-        name,
-        bool(node_name),
-        f"pod {name} runs on {node_name}" if node_name else f"pod {name} cannot run: {reason}",
-        node_name,
-        explanations,
+        display_name(target.placement.pod),
+        satisfiable=bool(target.placement.node) and not _waiting(target),
+        summary=_pod_summary(target),
+        node=target.placement.node or "",
+        claims=explanations,
     )
+
+
+def _waiting(target: ExplainTarget) -> str:
+    """Return why a pod does not run on the node that it already has; empty if it does."""
+    assert target.placement is not None
+    return (
+        waiting_reason(target.snapshot.pods_by_key[target.placement.pod], target.claims)
+        if target.placement.running
+        else ""
+    )
+
+
+def _pod_summary(target: ExplainTarget) -> str:
+    assert target.placement is not None
+    name, node = display_name(target.placement.pod), target.placement.node
+    if not node:
+        return f"pod {name} cannot run: {target.unschedulable_reason or target.placement.reason}"
+    if waiting := _waiting(target):
+        return f"pod {name} is on {node} and does not run yet: {waiting}"
+    return f"pod {name} {'can run' if target.placement.scheduled else 'runs'} on {node}"
 
 
 def parse_key(text: ObjectKey | str) -> ObjectKey:

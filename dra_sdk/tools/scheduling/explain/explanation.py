@@ -190,10 +190,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """Why a pod runs where it does, or why it cannot run; and the same for each of its claims.
+    """Why a pod runs where it does, or why it does not; and the same for each of its claims.
 
     pod: the name of the pod.
-    satisfiable: whether it runs.
+    satisfiable: whether it runs, or can run on a node that it does not have yet.
     summary: the answer, in one sentence.
     node: its node.
     claims: the explanations of its claims.

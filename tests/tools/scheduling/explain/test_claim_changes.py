@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.explain import explain
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
 from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes, request_changes, selector_changes
 from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector
 from dra_sdk.tools.scheduling.explain.trials import ChangeSize, ProposedChange
-from tests.tools.scheduling.clusters import GPU, NIC, claim, exactly
+from tests.tools.scheduling.clusters import GPU, NIC, claim, cluster, device_class, exactly, pool_slice
 from tests.tools.scheduling.explain.situations import A100, BIG, inspected, problem_of
 
 
@@ -26,6 +30,26 @@ def test_amounts_that_are_left_on_a_device():
         ("16", "12"),
         ("16", "8"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "proposed"),
+    [
+        ({"default": "1", "validValues": ["1"]}, "8", ["1"]),
+        ({"validValues": ["1", "2", "4", "8"]}, "16", ["4"]),
+        ({"validRange": {"min": "1", "step": "2"}}, "9", ["5"]),
+        ({"validRange": {"min": "1", "max": "2"}}, "8", ["2"]),
+        ({"validRange": {"min": "8"}}, "16", []),
+        ({"default": "1"}, "8", ["6"]),
+        ({}, "8", ["6"]),
+    ],
+)
+def test_amounts_that_the_request_policy_of_a_device_allows(policy: JSON, asked: str, proposed: list[str]):
+    capacity = {"cpu": {"value": "6", "requestPolicy": policy}}
+    devices = [{"name": "numa-0", "allowMultipleAllocations": True, "capacity": capacity}]
+    wanted = claim("c", exactly("cpu", "cpu", capacity={"requests": {"cpu": asked}}))
+    explained = explain(cluster(pool_slice("n1", "dra.cpu", devices), device_class("cpu"), wanted), "c")
+    assert [change.after for change in explained.changes if change.kind == "amount"] == proposed
 
 
 def test_counts():
