@@ -73,8 +73,8 @@ def changes_the_container(run: Run) -> None:
     """A container runtime can apply the CDI devices, the host files that they name exist, and the container changes."""
     spec = run.container(run.cdi_ids(run.prepare_one(run.claims.create_one())))
     expect(not InjectedEdits.of(spec).empty, "the container has nothing of its device", container=spec)
-    sources = [run.cdi.on_host(mount["source"]) for mount in spec.get("mounts") or ()]
-    missing = [str(path) for path in sources if not path.exists()]
+    sources = [mount["source"] for mount in spec.get("mounts") or ()]
+    missing = [source for source in sources if not run.cdi.on_host(source).exists()]
     expect(not missing, f"sources of mounts that do not exist on the host: {', '.join(missing)}")
 
 
