@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
+from time import monotonic
 from typing import Final
 
 from dra_sdk.errors import StateError
@@ -43,6 +44,7 @@ _PRIVATE: Final = 0o700
 _Resource = tuple[str, str, str]  # `device` or `counters`, the pool, and the name
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
+_RETRY: Final = 1.0  # seconds between two reads of the files that could not be read for a failure of I/O
 
 
 class CheckpointStore:
@@ -65,6 +67,7 @@ class CheckpointStore:
         self._holders: dict[_Resource, set[str]] = {}  # readable claims by what they hold
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
+        self._retry_at = 0.0
 
     @classmethod
     def of(
@@ -178,6 +181,7 @@ class CheckpointStore:
             self._read_again(key)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
+            self._unreadable.pop(key, None)
             self._keep(key, state)
             self._stamps[key] = stamp
 
@@ -234,10 +238,18 @@ class CheckpointStore:
             raise StateError(f"cannot read state directory {self.directory}: {error.strerror}") from error
         for key in self._stamps.keys() - stamps.keys():
             self._drop(key)
+        failed = self._failed()
         for key, stamp in stamps.items():
-            if self._stamps.get(key) != stamp or key in self._unreadable:
+            if self._stamps.get(key) != stamp or key in failed:
                 self._read(key)
                 self._stamps[key] = stamp
+
+    def _failed(self) -> set[str]:
+        """Return the files to read again though they did not change: the failure of I/O may have ended."""
+        if monotonic() < self._retry_at:
+            return set()
+        self._retry_at = monotonic() + _RETRY
+        return {key for key, file in self._unreadable.items() if file.io_failed}
 
     def _read_again(self, key: str) -> None:
         """Read the file again after a failed step: it is unknown whether it has the old content or the new."""

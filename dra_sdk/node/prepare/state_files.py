@@ -6,8 +6,8 @@ Both keep the old file under a name that begins with a dot, which drivers ignore
 damaged file is unchanged or the work is done; they can be called again. `skip` names a step of a claim's undo that need
 not succeed; the file of a claim that ended without it is kept as well.
 
-A running driver reads unreadable files again at every call, so it needs no restart. It never changes such a file. The
-commands hold the claim's lock while they do.
+A running driver looks at unreadable files at every call and reads those that changed, so it needs no restart. It never
+changes such a file. The commands hold the claim's lock while they do.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class Unreadable:
     reason: the problem, with the file's path.
     state: the claim, as far as the file can be read; None if its devices are unknown, so that it may hold any device.
     format: the format version in its header; None if that cannot be read.
+    io_failed: it was not read at all, so that it may be readable later without a change.
     """
 
     path: Path
     reason: str
     state: Checkpoint | None = None
     format: int | None = None
+    io_failed: bool = False
 
     @property
     def claim(self) -> HeldClaim:
@@ -95,7 +97,7 @@ def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return Unreadable(path, f"state file {path} cannot be read: {error.strerror}")
+        return Unreadable(path, f"state file {path} cannot be read: {error.strerror}", io_failed=True)
     try:
         state = decode(content, str(path))
     except StateError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dra_sdk import HeldClaim, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.node.files import END, PREFIX, Files, Step, claim_lock, read, safe_id
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare import state_files
+from dra_sdk.node.prepare import checkpoint_store, state_files
 from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 
@@ -473,3 +474,56 @@ def test_two_instances_meet_in_the_durable_place_whatever_they_are(tmp_path: Pat
     old, new = opened_store(tmp_path, undoable=True, shared=True), opened_store(tmp_path, undoable=False, shared=True)
     old.put(state("u-1"))
     assert names(new) == ["u-1"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_damaged_files_are_read_again_only_when_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    first = opened(tmp_path)
+    for number in range(10_000):
+        (first.directory / f"damaged-{number}{state_files.SUFFIX}").write_bytes(b"junk")
+    store = opened(tmp_path, shared=shared)
+    reads = _reads(monkeypatch)
+    store.put(state("u-1"))
+    assert store.holders(state("u-2")) == [state("u-1")]
+    assert len(store.unreadable()) == 10_000
+    assert [path.name for path in reads if path.name.startswith("damaged-")] == []
+    repaired = store.path("damaged-7")
+    repaired.write_bytes(encode(state("damaged-7")))
+    assert store.get("damaged-7") == state("damaged-7")
+    assert [path for path in reads if path.name.startswith("damaged-")] == [repaired]
+
+
+def test_a_file_that_the_disk_did_not_give_is_tried_again_once_in_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path).put(state("u-1"))
+    now = 100.0
+    monkeypatch.setattr(checkpoint_store, "monotonic", lambda: now)
+    with monkeypatch.context() as broken:
+        broken.setattr(state_files, "read", _input_output_error)
+        store = opened(tmp_path)
+    reads = _reads(monkeypatch)
+    for _ in range(3):
+        assert set(store.unreadable()) == {"u-1"}
+    assert reads == []
+    now += 1
+    assert store.get("u-1") == state("u-1")
+    assert reads == [store.path("u-1")]
+
+
+def _input_output_error(path: Path) -> bytes:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Record the state files that are read from now on."""
+    reads: list[Path] = []
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(state_files, "read", counted)
+    return reads
