@@ -275,7 +275,12 @@ def test_files_that_did_not_change_are_not_read_again(tmp_path: Path, monkeypatc
         store.put(state(f"u-{index}"))
     again = opened(tmp_path, shared=True)
     reads: list[str] = []
-    monkeypatch.setattr(state_files, "read", lambda path: (reads.append(path.name), read(path))[1])
+
+    def counted(path: Path) -> bytes:
+        reads.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(state_files, "read", counted)
     store.put(state("u-3", boot_id="boot-2"))
     again.all()
     assert reads == ["u-3.json"]
