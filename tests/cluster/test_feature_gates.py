@@ -47,12 +47,14 @@ def driver(old_cluster: Cluster, tmp_path: Path) -> Iterator[DriverUnderTest]:
 
 
 def writes(cluster: Cluster) -> int:
-    """Returns how many requests to write ResourceSlices the API server has had."""
+    """Returns how many requests to write ResourceSlices the API server has had, without dry runs."""
     lines = cluster.kubectl("get", "--raw", "/metrics").splitlines()
     counted = [
         line
         for line in lines
-        if line.startswith("apiserver_request_total{") and WRITTEN.issubset(re.findall(r'\w+="\w*"', line))
+        if line.startswith("apiserver_request_total{")
+        and WRITTEN.issubset(re.findall(r'\w+="\w*"', line))
+        and 'dry_run="All"' not in line
     ]
     return sum(
         int(float(line.rpartition(" ")[2])) for line in counted if re.search('verb="(POST|PUT|PATCH|DELETE)"', line)

@@ -20,8 +20,8 @@ from tests.cluster.test_gpu.tree import CONTROL, H100, L4, add_shell
 LIMITS = {"defaultActiveThreadPercentage": 50, "defaultPerDevicePinnedMemoryLimit": {"big": "8Gi", "small": "2Gi"}}
 ORDERS = [
     "set_default_active_thread_percentage 50",
-    f"set_default_device_pinned_mem_limit {H100.uuid} 8192M",
-    f"set_default_device_pinned_mem_limit {L4.uuid} 2048M",
+    "set_default_device_pinned_mem_limit 0 8192M",  # by index, in the order of the devices that the daemon sees
+    "set_default_device_pinned_mem_limit 1 2048M",
 ]
 CLIENT = {**DRIVER, "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
 
