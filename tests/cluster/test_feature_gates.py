@@ -72,7 +72,12 @@ def test_dropped_fields_are_logged_with_their_gates_and_nothing_loops(
     for device in WITHHELD:
         assert f"not published: {device}, because" in logged
     before, slices = writes(old_cluster), driver.slices()
-    here = FOREIGN.read_text().replace("nodeName: elsewhere", f"nodeName: {old_cluster.node_name}")
+    node = old_cluster.node_name
+    here = (
+        FOREIGN.read_text()
+        .replace("nodeName: elsewhere", f"nodeName: {node}")
+        .replace("name: elsewhere", f"name: {node}/old")
+    )
     old_cluster.kubectl("create", "-f", "-", input=here.replace("lamps.example.com", driver.name))
     driver.wait(lambda: writes(old_cluster) >= before + 2)  # this one, and the driver deletes it when it syncs
     assert driver.slices() == slices
