@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,13 +34,21 @@ Run = Callable[..., Result]
 
 
 def runner(capsys: pytest.CaptureFixture[str]) -> Run:
-    """A function that runs `dra-sdk` with its arguments; wrong usage is status 2, as for a process."""
+    """A function that runs `dra-sdk` with its arguments; wrong usage is status 2, as for a process.
+
+    Logging is as before afterwards: `demo` and `run` set it up for a process of their own.
+    """
 
     def run(*arguments: object) -> Result:
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
         try:
             status = main([str(argument) for argument in arguments])
         except SystemExit as stop:
             status = int(stop.code or 0)
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
         captured = capsys.readouterr()
         return Result(status, captured.out, captured.err)
 
