@@ -186,11 +186,11 @@ def read_pci_device(host: Host, address: str) -> PciDevice:
         subsystem_vendor=read_optional(read_hex, path / "subsystem_vendor"),
         subsystem_device=read_optional(read_hex, path / "subsystem_device"),
         class_code=identity["class"],
-        driver=_read_driver(path / "driver"),
+        driver=_linked(path / "driver", _DRIVER, "a driver"),
         numa_node=_read_numa_node(path),
         iommu_group=_read_iommu_group(path / "iommu_group"),
         sriov=_read_sriov(path),
-        physical_function=_linked_function(path / "physfn"),
+        physical_function=_linked(path / "physfn", _ADDRESS, "a PCI function"),
     )
 
 
@@ -225,19 +225,11 @@ def _link(path: Path) -> str | None:
         return ""
 
 
-def _read_driver(path: Path) -> str | None:
+def _linked(path: Path, pattern: re.Pattern[str], what: str) -> str | None:
+    """Return the name of what a link leads to, such as a driver; None without the link, empty if it cannot be read."""
     name = _link_name(path)
-    if name and not _DRIVER.fullmatch(name):
-        leave_out_fact(str(path), f"{path}: expected a link to a driver, found {quoted(name)}")
-        return ""
-    return name
-
-
-def _linked_function(path: Path) -> str | None:
-    """Return the address of the function that a link leads to; None without it, empty if it cannot be read."""
-    name = _link_name(path)
-    if name and not _ADDRESS.fullmatch(name):
-        leave_out_fact(str(path), f"{path}: expected a link to a PCI function, found {quoted(name)}")
+    if name and not pattern.fullmatch(name):
+        leave_out_fact(str(path), f"{path}: expected a link to {what}, found {quoted(name)}")
         return ""
     return name
 
@@ -337,4 +329,6 @@ def _read_sriov(path: Path) -> SriovPf | None:
         raise HardwareError(f"{path}: its virtual functions cannot be listed")
     if not total and not links:
         return None
-    return SriovPf(total_vfs=total or len(links), vfs=tuple(_linked_function(link) or "" for link in links))
+    return SriovPf(
+        total_vfs=total or len(links), vfs=tuple(_linked(link, _ADDRESS, "a PCI function") or "" for link in links)
+    )
