@@ -150,6 +150,13 @@ def targets(directory: Path, suffix: str) -> Iterator[str]:
     yield from sorted(name for name in names if name.endswith(suffix))
 
 
+def unfinished(directory: Path, suffix: str) -> list[str]:
+    """Return the names of files in `directory` that end with `suffix` and of which there is a temporary file."""
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(PREFIX) and entry.name.endswith(END)]
+    return sorted(target for name in names if (target := name.removeprefix(PREFIX).removesuffix(END)).endswith(suffix))
+
+
 def read(path: str | Path) -> bytes:
     """Return the content of a regular file of at most 64 MiB. OSError for a symbolic link, a pipe and all else."""
     handle = os.open(path, _READ)

@@ -165,7 +165,7 @@ GUARDS: Final = (
         "",
     ),
     Guard("a lost CDI spec at a repeated prepare", _ENGINE + "Preparer.prepare", "self._ensure(state)", "pass"),
-    Guard("a lost CDI spec at the start", _ENGINE + "Preparer.recover", "self._restore(state)", "pass"),
+    Guard("a lost CDI spec at the start", _ENGINE + "Preparer.read_state", "self._restore(state)", "pass"),
     Guard(
         "a CDI directory that is gone",
         _CDI + "write",
@@ -207,7 +207,7 @@ GUARDS: Final = (
     Guard(
         "a damaged file taken for a whole one", "prepare.checkpoint:decode", "if _sum(body) != checksum:", "if False:"
     ),
-    Guard("a CDI spec of a damaged claim", _STORE + "ids", "self._stamps", "self._claims"),
+    Guard("a CDI spec of a damaged claim", _STORE + "has", "key in self._stamps", "key in self._claims"),
     # nothing is left
     Guard("what a hook that failed has done", _ENGINE + "Preparer._run_hook", "self._give_up(run, error)", "pass"),
     Guard("what an earlier attempt left", _ENGINE + "Preparer._begin", "self._release(previous, deadline)", "pass"),
@@ -231,7 +231,7 @@ GUARDS: Final = (
         "survive_power_loss=self._durable",
         "survive_power_loss=False",
     ),
-    Guard("CDI specs of nobody at the start", _CDI + "_sweep", "if claim not in held():", "if False:"),
+    Guard("CDI specs of nobody at the start", _CDI + "_sweep", "if is_held(claim):", "if True:"),
     Guard("temporary CDI specs at the start", _CDI + "_sweep", "self._files.discard_temporary(path)", "pass"),
     Guard(
         "temporary state files at the start",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsEr
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.node.files import Files, check_shared_directory, claim_lock, read, safe_id, targets
+from dra_sdk.node.files import Files, check_shared_directory, claim_lock, read, safe_id, targets, unfinished
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.wire import cdi
 
@@ -94,18 +94,21 @@ class CdiSpecs:
         self._prefix = f"{directory}{os.sep}{self._name_prefix}"
         self._files = files or Files()
 
-    def open(self, held: Callable[[], Collection[str]], locks: NamedLocks | None = None) -> None:
+    def open(self, is_held: Callable[[str], bool], locks: NamedLocks | None = None) -> None:
         """Make the directory and remove specs that belong to no claim; SettingsError if that fails.
 
-        `held` returns the ids (`safe_id`) of the claims with state. A spec whose claim's lock is held stays: another
+        `is_held` returns whether a claim, by its `safe_id`, has state. A spec whose claim's lock is held stays: another
         process handles that claim.
         """
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             check_shared_directory(self.directory)
+            left = set(unfinished(self.directory, _SUFFIX))
             for name in targets(self.directory, _SUFFIX):
                 if name.startswith(self._name_prefix):
-                    self._sweep(name.removeprefix(self._name_prefix).removesuffix(_SUFFIX), held, locks or NamedLocks())
+                    claim = name.removeprefix(self._name_prefix).removesuffix(_SUFFIX)
+                    if name in left or not is_held(claim):
+                        self._sweep(claim, is_held, locks or NamedLocks())
         except OSError as error:
             raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
 
@@ -157,15 +160,15 @@ class CdiSpecs:
     def _write(self, path: str, spec: JSON) -> None:
         self._files.write(path, _encode(spec), mode=0o644, whole=False)  # written again for a claim after a boot
 
-    def _sweep(self, claim: str, held: Callable[[], Collection[str]], locks: NamedLocks) -> None:
+    def _sweep(self, claim: str, is_held: Callable[[str], bool], locks: NamedLocks) -> None:
         with locks.try_hold(claim_lock(claim)) as is_ours:
             if not is_ours:
                 return
             path = f"{self._prefix}{claim}{_SUFFIX}"
-            if claim not in held():
-                self._files.remove(path)
-            else:
+            if is_held(claim):
                 self._files.discard_temporary(path)
+            else:
+                self._files.remove(path)
 
 
 def spec_path(directory: Path, driver: str, uid: str) -> Path:

@@ -1,7 +1,10 @@
 """The checkpoints of the claims that hold devices on this node: one file each, and an index of them in memory.
 
 The files are authoritative. With `shared=True` (rolling update: another process of the driver uses the same directory)
-every access reads the directory first; files that did not change are not read again.
+every access looks at them first; files that did not change are not read again.
+
+`open` lists the files and reads none. Until `read` has read all, one claim is found by its own file, and no claim that
+has no file can be prepared: it is unknown whether its devices are free.
 
 A driver with `dra_unprepare` may change things that survive a power failure, so its files must survive too: they are in
 `claims/`, and every write waits for the disk. For a driver without it, or a volatile one (`DriverInfo.volatile`), a
@@ -15,15 +18,15 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from time import monotonic
 from typing import Final
 
-from dra_sdk.errors import StateError
-from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id, sync_directory, targets
+from dra_sdk.errors import RetriableError, StateError
+from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id, sync_directory, unfinished
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
 from dra_sdk.node.prepare.state_files import (
@@ -45,6 +48,8 @@ _Resource = tuple[str, str, str]  # `device` or `counters`, the pool, and the na
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 _RETRY: Final = 1.0  # seconds between two reads of the files that could not be read for a failure of I/O
+STATE_FILES: Final = 20_000
+"""Claims that a driver holds at most on a node; with more, it prepares no further one."""
 
 
 class CheckpointStore:
@@ -66,7 +71,9 @@ class CheckpointStore:
         self._claims: dict[str, Checkpoint] = {}  # by the `safe_id` of the UID, as all that follows
         self._holders: dict[_Resource, set[str]] = {}  # readable claims by what they hold
         self._unreadable: dict[str, Unreadable] = {}
-        self._stamps: dict[str, _Stamp] = {}
+        self._unread: dict[str, None] = {}  # in the order in which they were listed
+        self._reading = Lock()  # of the one thread that reads them
+        self._stamps: dict[str, _Stamp] = {}  # of all files, also those not read yet
         self._retry_at = 0.0
 
     @classmethod
@@ -99,7 +106,7 @@ class CheckpointStore:
             raise StateError(f"cannot move state into {self.directory}: {error.strerror or error}") from error
 
     def open(self, locks: NamedLocks | None = None) -> None:
-        """Make the directory and read every state file. SettingsError or StateError if that is not possible.
+        """Make the directory and list the state files. SettingsError or StateError if that is not possible.
 
         Temporary files of killed processes are removed, but not those of claims whose lock is held.
         """
@@ -109,9 +116,35 @@ class CheckpointStore:
                 self._sweep(locks or NamedLocks())
             except OSError as error:
                 raise StateError(f"cannot use state directory {self.directory}: {error.strerror}") from error
-            self._refresh()
-            for file in self._unreadable.values():
-                log.error("%s", file.advice)
+            self._stamps = self._listed()
+            self._unread = dict.fromkeys(self._stamps)
+
+    def read(self, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Read the state files that were not read yet, until `ended`. Return whether all are read.
+
+        Each thread that needs all of them calls this; one reads, the others wait. `get` and the writes of other threads
+        do not wait.
+        """
+        if not self._unread:
+            return True
+        with self._reading:
+            while self._unread and not ended():
+                with self._lock:
+                    key = next(iter(self._unread), None)
+                if key is not None:
+                    self._read_first(key)
+            return not self._unread
+
+    def refuse_new(self) -> None:
+        """Raise RetriableError while it is not known what all claims hold, or if they are too many for another one."""
+        unread, files = len(self._unread), len(self._stamps)
+        if files > STATE_FILES:
+            raise RetriableError(
+                f"{self.directory} has {files} state files, and above {STATE_FILES} no further claim is prepared: "
+                f"look with `dra-sdk state {self.directory.parent.name}` for claims that nobody uses"
+            )
+        if unread:
+            raise RetriableError(f"{files - unread} of {files} state files are read; a new claim waits for all of them")
 
     def path(self, uid: str) -> Path:
         """Return the path of a claim's state file."""
@@ -119,15 +152,24 @@ class CheckpointStore:
 
     def get(self, uid: str) -> Checkpoint | None:
         """Return the checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
+        key = safe_id(uid)
         with self._lock:
-            self._look()
-            key = safe_id(uid)
+            self._look_at(key)
             if key in self._unreadable:
                 raise StateError(self._unreadable[key].advice)
             return self._claims.get(key)
 
+    def has(self, uid: str) -> bool:
+        """Return whether a claim (UID or `safe_id`) has a state file, readable or not."""
+        key = safe_id(uid)
+        if self._shared:
+            return os.path.lexists(self._path(key))
+        with self._lock:
+            return key in self._stamps
+
     def all(self) -> list[Checkpoint]:
         """Return every readable claim, in the order of their ids."""
+        self.read()
         with self._lock:
             self._look()
             return [self._claims[key] for key in sorted(self._claims)]
@@ -135,16 +177,23 @@ class CheckpointStore:
     def others(self, except_uid: str) -> list[Checkpoint]:
         """Return all readable claims that hold devices, except one."""
         excepted = safe_id(except_uid)
+        self.read()
         with self._lock:
             self._look()
             return [state for key, state in self._claims.items() if key != excepted]
 
-    def holders(self, wanted: Checkpoint, rivals: Iterable[tuple[str, str]] = ()) -> list[Checkpoint]:
+    def holders(
+        self, wanted: Checkpoint, rivals: Iterable[tuple[str, str]] = (), *, is_new: bool = False
+    ) -> list[Checkpoint]:
         """Return the other claims that hold a device of `wanted`, or take from a counter set of it.
 
-        Also those that hold any device of `rivals`, pool and name. It takes no longer with more claims.
+        Also those that hold any device of `rivals`, pool and name. It takes no longer with more claims. `is_new`, for
+        a claim that has no state file: see `refuse_new`.
         """
+        if is_new:
+            self.refuse_new()
         resources = _resources(wanted) | {("device", *rival) for rival in rivals}
+        self.read()
         with self._lock:
             self._look()
             holders = (self._holders.get(resource, ()) for resource in resources)
@@ -156,16 +205,11 @@ class CheckpointStore:
 
     def unreadable(self, *, look: bool = True) -> dict[str, Unreadable]:
         """Return the files that cannot be read, by the claim's `safe_id`; with `look`, as they are now."""
+        self.read()
         with self._lock:
             if look:
                 self._look()
             return dict(self._unreadable)
-
-    def ids(self) -> set[str]:
-        """Return the ids (`safe_id`) of all claims with a state file, readable or not."""
-        with self._lock:
-            self._look()
-            return set(self._stamps)
 
     def put(self, state: Checkpoint, *, survive_power_loss: bool = True) -> None:
         """Write a checkpoint durably; after a StateError the file has the old content or the new.
@@ -181,8 +225,7 @@ class CheckpointStore:
             self._read_again(key)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._unreadable.pop(key, None)
-            self._keep(key, state)
+            self._take(key, state)
             self._stamps[key] = stamp
 
     def begin_undo(self, state: Checkpoint) -> None:
@@ -231,11 +274,25 @@ class CheckpointStore:
         if self._shared or self._unreadable:  # an operator may have repaired or removed a file
             self._refresh()
 
-    def _refresh(self) -> None:
+    def _look_at(self, key: str) -> None:
+        """See what became of one file, as `_look` does for all."""
+        if not (self._shared or key in self._unread or key in self._unreadable):
+            return
         try:
-            stamps = dict(self._scan())
+            stamp = _stamp(os.lstat(self._path(key)))
+        except FileNotFoundError as error:
+            if not self.directory.is_dir():  # it is not the file that is missing
+                raise self._no_directory(error) from error
+            self._drop(key)
         except OSError as error:
-            raise StateError(f"cannot read state directory {self.directory}: {error.strerror}") from error
+            raise self._no_directory(error) from error
+        else:
+            if key in self._unread or self._stamps.get(key) != stamp or key in self._failed():
+                self._read(key)
+                self._stamps[key] = stamp
+
+    def _refresh(self) -> None:
+        stamps = self._listed()
         for key in self._stamps.keys() - stamps.keys():
             self._drop(key)
         failed = self._failed()
@@ -244,11 +301,22 @@ class CheckpointStore:
                 self._read(key)
                 self._stamps[key] = stamp
 
+    def _read_first(self, key: str) -> None:
+        """Read a file, unless another thread was faster; without the lock, so that `get` never waits for the disk."""
+        state = self._content(key)
+        with self._lock:
+            if key not in self._unread:
+                return
+            self._take(key, state)
+            if state is None:
+                self._drop(key)
+        if isinstance(state, Unreadable):
+            log.error("%s", state.advice)
+
     def _failed(self) -> set[str]:
         """Return the files to read again though they did not change: the failure of I/O may have ended."""
         if monotonic() < self._retry_at:
             return set()
-        self._retry_at = monotonic() + _RETRY
         return {key for key, file in self._unreadable.items() if file.io_failed}
 
     def _read_again(self, key: str) -> None:
@@ -261,8 +329,7 @@ class CheckpointStore:
 
     def _drop(self, key: str) -> None:
         self._stamps.pop(key, None)
-        self._unreadable.pop(key, None)
-        self._keep(key, None)
+        self._take(key, None)
 
     def _keep(self, key: str, state: Checkpoint | None) -> None:
         """Make `state` the readable claim of a file, None for none, in both indexes."""
@@ -276,6 +343,15 @@ class CheckpointStore:
             for resource in _resources(state):
                 self._holders.setdefault(resource, set()).add(key)
 
+    def _listed(self) -> dict[str, _Stamp]:
+        try:
+            return dict(self._scan())
+        except OSError as error:
+            raise self._no_directory(error) from error
+
+    def _no_directory(self, error: OSError) -> StateError:
+        return StateError(f"cannot read state directory {self.directory}: {error.strerror}")
+
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -284,19 +360,26 @@ class CheckpointStore:
                         yield entry.name.removesuffix(SUFFIX), _stamp(entry.stat(follow_symlinks=False))
 
     def _read(self, key: str) -> None:
-        self._unreadable.pop(key, None)
-        self._keep(key, None)
+        self._take(key, self._content(key))
+
+    def _content(self, key: str) -> Checkpoint | Unreadable | None:
         try:
-            state = read_checkpoint(Path(self._path(key)))
+            return read_checkpoint(Path(self._path(key)))
         except FileNotFoundError:
-            return
+            return None
+
+    def _take(self, key: str, state: Checkpoint | Unreadable | None) -> None:
+        """Make `state` what a file says, None for no file."""
+        self._unread.pop(key, None)
+        self._unreadable.pop(key, None)
+        self._keep(key, state if isinstance(state, Checkpoint) else None)
         if isinstance(state, Unreadable):
             self._unreadable[key] = state
-        else:
-            self._keep(key, state)
+            if state.io_failed:
+                self._retry_at = monotonic() + _RETRY
 
     def _sweep(self, locks: NamedLocks) -> None:
-        for name in targets(self.directory, SUFFIX):
+        for name in unfinished(self.directory, SUFFIX):
             with locks.try_hold(claim_lock(name.removesuffix(SUFFIX))) as held:
                 if held:
                     self._files.discard_temporary(self.directory / name)

@@ -20,7 +20,7 @@ unprepare could undo a claim that a pod uses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ from dra_sdk.model.container import PodSandbox
 from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.model.undo import Undo
-from dra_sdk.node.files import claim_lock, safe_id
+from dra_sdk.node.files import claim_lock
 from dra_sdk.node.logs import LogFields
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare import allocation, env_lists
@@ -76,15 +76,29 @@ class Preparer:
         self._remove_state = around("remove state file", self._store.delete)
         self._remove_spec = around("remove CDI spec", self._remove_files)
 
-    def recover(self) -> None:
-        """Read the checkpoints, restore missing CDI specs, remove CDI specs that belong to no claim."""
+    def recover(self, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Find the checkpoints, remove the CDI specs and metadata of no claim, and begin to `read_state`."""
         self._store.open(self._locks)
-        self._cdi.open(self._store.ids, self._locks)
+        self._cdi.open(self._store.has, self._locks)
         if self._dependencies.metadata:
-            self._dependencies.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids(), self._locks)
+            self._dependencies.metadata.sweep(self._store.has, self._locks)
+        return self.read_state(ended)
+
+    def read_state(self, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Read the checkpoints until `ended`, and restore missing CDI specs; return whether all are read.
+
+        Before that, claims are served whose own checkpoint is on disk, and no others.
+        """
+        if not self._store.read(ended):
+            return False
         for state in self._store.all():
             if self._is_current(state):
                 self._restore(state)
+        return True
+
+    def check(self) -> None:
+        """Raise RetriableError with the reason while no new claim can be prepared because of the state files."""
+        self._store.refuse_new()
 
     def prepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> Sequence[HeldDevice]:
         """Set up the claim's devices, or return the earlier answer. DraError with the reason if that fails."""
@@ -206,7 +220,8 @@ class Preparer:
         """Refuse a claim whose hardware others hold, undo what is left of an earlier attempt, write PrepareStarted."""
         find_counters = self._dependencies.find_counters
         counted = any(device.consumes for device in started.claim.devices)
-        holders = self._store.holders(started, rivals(started, find_counters) if counted else ())
+        rivaling = rivals(started, find_counters) if counted else ()
+        holders = self._store.holders(started, rivaling, is_new=previous is None)
         allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
         if counted:
             refuse_exhausted(started, holders, find_counters)

@@ -53,6 +53,7 @@ Reason = Literal[
     "DriverWarning",
     "ForeignSlice",
     "StateFileUnreadable",
+    "TooManyStateFiles",
     "UndoStepRefused",
 ]
 """The reasons, for which operators have alerts: none is renamed."""

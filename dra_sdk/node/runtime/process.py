@@ -6,6 +6,7 @@ start   data directory and its lock → state files → NRI → service socket �
 stop    calls in flight → registration socket → service socket → NRI → discovery → slices → lock
 ```
 
+Many state files are read beside all that follows (see `StateReading`).
 NRI, the connection to the container runtime, exists only for drivers with hooks about pods and containers.
 
 The kubelet may call as soon as the registration socket exists, so everything that a call needs starts before it.
@@ -22,7 +23,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from dra_sdk.errors import SettingsError, UnreachableError
+from dra_sdk.errors import RetriableError, SettingsError, UnreachableError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline
@@ -44,6 +45,7 @@ from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.sockets import Sockets
+from dra_sdk.node.runtime.state_reading import StateReading
 from dra_sdk.node.slices.writer import DroppedFieldsError
 from dra_sdk.rpc.server import Method
 
@@ -113,6 +115,7 @@ class DriverProcess:
         self.publisher = self._make_publisher()
         self._dependencies = self._make_dependencies()
         self.preparer = Preparer(self.driver, self.node, self._dependencies)
+        self._reading = StateReading(self.preparer, self._state_is_read)
         self._damaged = DamagedState(name, self.preparer.unreadable, settings.taint_effect, self._state_files_changed)
         self.publisher.stages.append(self._damaged.apply)
         self.publisher.health.feed.subscribe(self._report_health)
@@ -161,16 +164,14 @@ class DriverProcess:
         self.lock.acquire(HANDOVER_SECONDS)
         stack.callback(self._release_lock)
         self._dependencies.store.migrate(self.data, self._boot_id)
-        self.preparer.recover()
         for stop in (self._api.close, self._statuses.stop, self.publisher.stop):
             stack.callback(stop, STOP_SECONDS)
         if self._events is not None:
             stack.callback(self._events.stop, STOP_SECONDS)
             self._events.start()
-            for file in self.preparer.unreadable():
-                self._events.put(NodeEvent("StateFileUnreadable", file.advice))
         stack.callback(self._damaged.stop, STOP_SECONDS)
-        self._damaged.start()
+        stack.callback(self._reading.stop, STOP_SECONDS)
+        self._reading.start()
         if self.containers is not None:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
@@ -201,7 +202,8 @@ class DriverProcess:
 
     def _pages(self) -> dict[str, Page]:
         served = self.settings.serve
-        checks = () if served == "registration" else (self._damaged.check, self.publisher.discovery.failures.check)
+        of_claims = self.preparer.check, self._damaged.check, self.publisher.discovery.failures.check
+        checks = () if served == "registration" else of_claims
         return pages(self.metrics, self.paths, served, self.registration, self.publisher.slices, checks=checks)
 
     def _withdraw(self) -> None:
@@ -232,6 +234,19 @@ class DriverProcess:
             finally:
                 if self.containers is not None:
                     self.containers.synchronize_soon()
+
+    def _state_is_read(self) -> None:
+        """Say what an operator must know of the state files, now that all are read."""
+        events = [NodeEvent("StateFileUnreadable", file.advice) for file in self.preparer.unreadable()]
+        try:
+            self.preparer.check()
+        except RetriableError as error:
+            log.error("%s", error)
+            events.append(NodeEvent("TooManyStateFiles", f"driver {self.driver.info.name}: {error}"))
+        if self._events is not None:
+            for event in events:
+                self._events.put(event)
+        self._damaged.start()
 
     def _state_files_changed(self) -> None:
         self.publisher.discovery.publish_again()

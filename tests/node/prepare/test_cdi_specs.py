@@ -17,6 +17,7 @@ from dra_sdk.wire.cdi.reading import check_spec
 
 KIND = "example.com/lamp"
 DRIVER = "lamps.example.com"
+NO_CLAIM = frozenset[str]().__contains__
 EDITS = ContainerEdits(env={"LAMP": "1"})
 
 
@@ -174,7 +175,7 @@ def test_opening_removes_what_belongs_to_no_claim_and_nothing_of_others(cdi: Cdi
     ]
     for name in (*mine, *others, *temporary):
         (cdi.directory / name).touch()
-    cdi.open(lambda: {"u-1"})
+    cdi.open({"u-1"}.__contains__)
     assert sorted(os.listdir(cdi.directory)) == sorted(["lamps.example.com_claim-u-1.json", *others])
 
 
@@ -193,9 +194,9 @@ def test_drivers_whose_kinds_are_alike_leave_the_specs_of_each_other_alone(
     for each in drivers:
         each.write("u-1", {**SPEC, "kind": each.kind})
     for each in drivers:
-        each.open(lambda: {"u-1"})
+        each.open({"u-1"}.__contains__)
     assert sorted(os.listdir(tmp_path)) == sorted(f"{name}_claim-u-1.json" for name, _ in (first, second))
-    drivers[1].open(set)
+    drivers[1].open(NO_CLAIM)
     assert os.listdir(tmp_path) == [f"{first[0]}_claim-u-1.json"]
     drivers[0].remove("u-1")
     assert os.listdir(tmp_path) == []
@@ -207,9 +208,9 @@ def test_the_spec_of_a_claim_that_another_process_works_on_stays(cdi: CdiSpecs) 
     for uid in ("u-old", "u-in-hand"):
         cdi.write(uid, SPEC)
 
-    def prepared_by_now() -> set[str]:
+    def prepared_by_now(claim: str) -> bool:
         cdi.write("u-new", SPEC)
-        return {"u-new"}
+        return claim == "u-new"
 
     with locks.hold([claim_lock("u-in-hand")]):
         cdi.open(prepared_by_now, locks)
@@ -220,7 +221,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file", tmp_path / "file/cdi"):
         with pytest.raises(SettingsError, match=f"cannot use CDI directory {directory}"):
-            CdiSpecs(directory, KIND, DRIVER).open(set)
+            CdiSpecs(directory, KIND, DRIVER).open(NO_CLAIM)
 
 
 def test_what_cannot_be_written_or_removed_is_the_claims_error(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,9 @@ class World:
         metadata: bool = False,
         extensions: Sequence[object] = (),
         undone: Undone = lambda _ref, _steps: None,
+        ended: Callable[[], bool] = lambda: False,
     ) -> Preparer:
-        """A preparer as a fresh process has it: nothing but what is on disk."""
+        """A preparer as a fresh process has it: nothing but what is on disk, of which it has read what came first."""
         driver = Driver.of(plugin or self.driver, extensions)
         store = CheckpointStore(self.claims, files, shared=shared, durable=durable)
         cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, NAME, files)
@@ -76,7 +77,7 @@ class World:
             metadata=MetadataDirectory(NAME, self.root, files or Files()) if metadata else None,
         )
         made = Preparer(driver, Node("node-a", self.root), dependencies)
-        made.recover()
+        made.recover(ended)
         return made
 
     def close(self) -> None:
