@@ -78,7 +78,11 @@ def refuse_exhausted(started: Checkpoint, holders: Iterable[Checkpoint], find_co
 
     Others count with what their devices take now, or if these are no longer discovered, with what was recorded.
     """
-    own = {(held.pool, held.name): _CounterUse(held, held.consumes, "the same claim") for held in started.claim.devices}
+    own = {
+        (held.pool, held.name): _CounterUse(held, held.consumes, "the same claim")
+        for held in started.claim.devices
+        if not held.admin_access  # else it would stand in place of what a holder of the same device takes
+    }
     uses = {**{(use.device.pool, use.device.name): use for use in _held(holders, find_counters)}, **own}
     taken: defaultdict[_Counter, Fraction] = defaultdict(Fraction)
     for use in uses.values():

@@ -122,6 +122,18 @@ def test_admin_access_takes_nothing(world: World, administrator: str) -> None:
         preparer.prepare(world.claim(uid, {"request": "r", "device": lamp, **access}))
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("held", "wanted"), [("lamp-0", "lamp-1"), ("lamp-1", "lamp-0")])
+def test_admin_access_to_a_device_hides_nothing_that_is_taken(world: World, held: str, wanted: str, order: int) -> None:
+    """Neither what another claim takes with that device, nor what the same claim takes with it by another request."""
+    preparer = world.preparer(Plain())
+    preparer.prepare(world.claim("u-1", held))
+    for seen in (held, wanted):
+        requests = [{"request": "admin", "device": seen, "adminAccess": True}, wanted][::order]
+        with pytest.raises(DeviceHeldError, match=f"{wanted} takes .* taken by device node-a/{held} of claim"):
+            preparer.prepare(world.claim("u-2", *requests))
+
+
 def test_shares_take_what_one_of_them_takes(world: World) -> None:
     world.counters = PoolCounters.of(replace(CHANDELIER, devices=[part("lamp-1", 1), part("lamp-2", 2)]))
     preparer = world.preparer(Plain())
