@@ -36,6 +36,7 @@ ELSEWHERE: Final = {
     "dra_sdk/hardware/records.py": ("open glob read_text", "its own records, under a lock"),
     "drivers/nic/dra_driver_nic/network/kernel.py": ("open listdir", "network namespaces to enter, and their sysctls"),
     "drivers/nic/dra_driver_nic/prepare/cni.py": ("access", "whether a plugin may be run, as execve asks"),
+    "drivers/plugin/dra_driver_plugin/registry.py": ("exists", "the directory of the bridge's own sockets and records"),
 }
 """The modules that read something that is no fact of the hardware: by which calls, and why."""
 

@@ -182,7 +182,7 @@ def check_each_file(
     tried = [
         HostFault(path, kind)
         for path in sorted(recorded.paths)
-        for kind in (FAULTS if seed is None else [_drawn(seed, path)])
+        for kind in (FAULTS if seed is None else [drawn(seed, [path])[1]])
     ]
     check = _Check(before, discover, concerns, needed, unset)
     wrong = [f"{fault}: {text}" for fault in tried for text in check.problems(fault)]
@@ -191,9 +191,11 @@ def check_each_file(
     return len(tried)
 
 
-def _drawn(seed: int, path: Path) -> str:
-    """Draw a fault for a file: the same one wherever the test has its files."""
-    return random.Random(f"{seed} {path.parts[-4:]}").choice(FAULTS)  # noqa: S311 (drawn again by the same seed)
+def drawn(seed: int, paths: Sequence[Path]) -> tuple[Path, str]:
+    """Draw one of some files, and a fault for it: the same ones wherever the test has its files."""
+    chance = random.Random(f"{seed} {paths[0].parts[-4:]}")  # noqa: S311 (drawn again by the same seed)
+    kind = chance.choice(FAULTS)
+    return chance.choice(paths), kind
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from dra_driver_plugin.devices import resource_problem
 from dra_driver_plugin.plugin import DevicePlugin, PluginRegistration
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import DeviceHealth, Node, PermanentError, RetriableError
-from dra_sdk.hardware.host import exists
 from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
 from dra_sdk.hardware.records import RecordError, Records, alone
 from dra_sdk.rpc.server import SocketServer, listen, unary
@@ -80,7 +79,7 @@ class Registry:
 
     def serve(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Follow the plugins until `stop` is set; call `changed` when other devices are to be published."""
-        if exists(self._directory / _KUBELET_FILE):
+        if (self._directory / _KUBELET_FILE).exists():
             raise PermanentError(f"{self._directory} is the kubelet's own: its plugins would be lost to it")
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         (self._directory / _RECORDS).mkdir(mode=0o700, exist_ok=True)
