@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import HardwareError
-from dra_sdk.hardware.host import read_large_text
+from dra_sdk.hardware.host import exists, read_large_text
 from dra_sdk.hardware.node_access import Command, NodeAccess
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Cgroup:
 
     def check(self, pid: int) -> None:
         """Warn if a daemon that was to start here is elsewhere, because the kernel refused it."""
-        directories = [directory for directory, _ in self._directories() if directory.exists()]
+        directories = [directory for directory, _ in self._directories() if exists(directory)]
         without = [directory for directory in directories if str(pid) not in _text(directory / "cgroup.procs").split()]
         if without:
             names = ", ".join(map(str, without))
@@ -76,7 +76,7 @@ class Cgroup:
     def remove(self) -> None:
         """Remove it. If it still has processes, it stays, with a warning."""
         for directory, _ in self._directories():
-            if directory.exists() and not self.node.clock.until(partial(_removed, directory), _EMPTY_SECONDS):
+            if exists(directory) and not self.node.clock.until(partial(_removed, directory), _EMPTY_SECONDS):
                 log.warning("cgroup %s still has processes, so it is not removed", directory)
 
     def _directories(self) -> Iterator[tuple[Path, str]]:
@@ -102,7 +102,7 @@ def _inherit_cpuset(directory: Path) -> None:
     """Give CPUs and memory to a new cpuset of cgroup v1, which has none and takes no process."""
     for cpuset in (directory.parent, directory):
         for name in _CPUSET:
-            if (cpuset / name).exists() and not _text(cpuset / name):
+            if exists(cpuset / name) and not _text(cpuset / name):
                 (cpuset / name).write_text(_text(cpuset.parent / name), encoding="ascii")
 
 

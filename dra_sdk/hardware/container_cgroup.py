@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import format_cpuset
-from dra_sdk.hardware.host import entries, read_optional, read_text
+from dra_sdk.hardware.host import entries, exists, is_directory, read_optional, read_text
 from dra_sdk.model.container import ContainerResources
 from dra_sdk.model.driver import Host
 
@@ -52,7 +52,7 @@ class Hierarchy:
         With cgroup v1 each controller has one, or several as in `cpu,cpuacct`; cgroup v2 may stand beside them.
         """
         root = host.sys / "fs/cgroup"
-        if (root / _CONTROLLERS).exists():
+        if exists(root / _CONTROLLERS):
             return cls(root, True)
         names = entries(root)
         if not names:
@@ -98,7 +98,7 @@ class ContainerCgroup:
             if hierarchy is None:
                 raise HardwareError(f"{self.host.sys}/fs/cgroup has no hierarchy with the controller {controller}")
             directory = self.directory(hierarchy)
-            if not directory.is_dir():
+            if not is_directory(directory):
                 return False
             name, text = (of_v2, value) if hierarchy.is_v2 else (of_v1, str(_NO_LIMIT) if value == "max" else value)
             _write(directory / name, text)
@@ -112,7 +112,7 @@ class ContainerCgroup:
         first, *others = parts = self.below_root.split("/")
         if ".." in parts or not self.below_root:
             raise HardwareError(f"{self.path!r} is not the cgroup of a container or pod")
-        if others and not (hierarchy.root / first).is_dir():
+        if others and not is_directory(hierarchy.root / first):
             raise HardwareError(f"{hierarchy.root} has no {first}: mount the host's {ROOT} into the driver")
         return hierarchy.root / self.below_root
 
@@ -144,6 +144,6 @@ def _write(path: Path, text: str) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno in _GONE and not path.parent.is_dir():
+        if error.errno in _GONE and not is_directory(path.parent):
             return
         raise HardwareError(f"cannot write {text!r} to {path}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The reader of a host: small files, directories and links of sysfs and procfs.
+"""The reader of a host: small files, directories and links of sysfs, procfs and /dev.
 
 Every reader takes a `Host`, so that tests can give it a tree of files. The `Node` that a hook gets is one. Errors name
 the file and what was in it. A driver reads its node by these functions and not by `open`, so that each fact is one of:
@@ -6,26 +6,97 @@ the file and what was in it. A driver reads its node by these functions and not 
 - essential: `read_text`, `read_int`, … raise HardwareError, `read_if_exists` too, but not for a file that is missing.
   The error costs one device: catch it there, and call `leave_out`;
 - descriptive: `read_optional` is None for whatever the kernel refuses or answers, and remembers the file and why.
+
+Nothing else opens, lists or follows what discovery, health and prepare look at. A test puts other answers in the
+kernel's place: see `dra_sdk.testing.host_faults`.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import re
-from collections.abc import Callable
-from functools import partial
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.hardware.host_files import LARGE, SMALL, host_files
 from dra_sdk.model.omissions import leave_out_fact
 
 _T = TypeVar("_T")
+SMALL: Final = 64 << 10
+"""The most bytes of a file of sysfs, whose attributes have a page (Documentation/filesystems/sysfs.rst)."""
+LARGE: Final = 16 << 20
+"""The most bytes of other files: tables of mounts, databases of names, lists of module aliases."""
+MOST_ENTRIES: Final = 65_536
+"""The most entries of a directory."""
+_MODE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a pipe in a file's place does not block
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 _UNSET: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA})
 _LONGEST_QUOTE: Final = 64  # characters of a file that an error quotes
+_LONGEST_PATH: Final = 512  # and of a path that is refused, such as one with too long a name
+
+
+class HostFiles:
+    """What the kernel answers. Every method raises OSError, also for an answer that exceeds its limit."""
+
+    def content(self, path: Path, limit: int) -> bytes:
+        """Return the content of a file of at most `limit` bytes."""
+        handle = os.open(path, _MODE)
+        try:
+            parts: list[bytes] = []
+            left = limit + 1
+            while left > 0 and (part := os.read(handle, left)):
+                parts.append(part)
+                left -= len(part)
+        finally:
+            os.close(handle)
+        if left <= 0:
+            raise OSError(errno.EFBIG, f"is larger than {limit >> 10} KiB")
+        return b"".join(parts)
+
+    def beginning(self, path: Path, size: int) -> bytes:
+        """Return the first `size` bytes of a file, or all of it if it has fewer."""
+        handle = os.open(path, _MODE)
+        try:
+            return os.read(handle, size)
+        finally:
+            os.close(handle)
+
+    def names(self, directory: Path) -> list[str]:
+        """Return the names of the entries of a directory, in no order."""
+        names = os.listdir(directory)  # noqa: PTH208 (paths of thousands of entries take long to make)
+        if len(names) > MOST_ENTRIES:
+            raise OSError(errno.EFBIG, f"has more than {MOST_ENTRIES} entries")
+        return names
+
+    def target(self, link: Path) -> str:
+        """Return the target of a symbolic link as it is written there."""
+        return os.readlink(link)  # noqa: PTH115 (a node has an interface for each of its pods)
+
+    def real(self, path: Path) -> Path:
+        """Return a path that exists, with all its links followed."""
+        return Path(os.path.realpath(path, strict=True))
+
+    def status(self, path: Path) -> os.stat_result:
+        """Return what kind of file is there, with all links followed, and whose it is."""
+        return os.stat(path)  # noqa: PTH116 (as above)
+
+
+_answering: Final = [HostFiles()]  # the last one answers: the kernel, or what a test has put in its place
+
+
+@contextmanager
+def answered_by(files: HostFiles) -> Iterator[None]:
+    """Let `files` answer in the kernel's place, in all threads: for tests."""
+    _answering.append(files)
+    try:
+        yield
+    finally:
+        _answering.remove(files)
 
 
 def read_text(path: Path, limit: int = SMALL) -> str:
@@ -33,7 +104,10 @@ def read_text(path: Path, limit: int = SMALL) -> str:
 
     HardwareError if it cannot be read, or is larger than `limit` bytes.
     """
-    return _answered(path, partial(host_files().content, path, limit), "read").decode(errors="replace").strip()
+    try:
+        return _answering[-1].content(path, limit).decode(errors="replace").strip()
+    except (OSError, ValueError) as error:
+        raise _refused(path, "read", error) from error
 
 
 def read_large_text(path: Path) -> str:
@@ -43,16 +117,17 @@ def read_large_text(path: Path) -> str:
 
 def read_beginning(path: Path, size: int) -> bytes:
     """Return the first `size` bytes of a file, or all of it if it has fewer. HardwareError if it cannot be read."""
-    return _answered(path, partial(host_files().beginning, path, size), "read")
-
-
-def _answered(path: Path, ask: Callable[[], _T], done: str) -> _T:
     try:
-        return ask()
-    except OSError as error:
-        raise HardwareError(f"{path}: cannot be {done}: {error.strerror}") from error
-    except ValueError as error:  # a path with a null character
-        raise HardwareError(f"{path}: cannot be {done}: {error}") from error
+        return _answering[-1].beginning(path, size)
+    except (OSError, ValueError) as error:
+        raise _refused(path, "read", error) from error
+
+
+def _refused(path: Path, done: str, error: OSError | ValueError) -> HardwareError:
+    """Return the error for what the kernel refuses; ValueError is Python's for a path with a null character."""
+    reason = error.strerror if isinstance(error, OSError) else error
+    name = str(path) if len(str(path)) <= _LONGEST_PATH else f"{str(path)[:_LONGEST_PATH]}…"
+    return HardwareError(f"{name}: cannot be {done}: {reason}")
 
 
 def read_int(path: Path) -> int:
@@ -139,8 +214,16 @@ def target_if_link(path: Path) -> str | None:
     return read_if_exists(_target, path, may_be_unset=True)
 
 
+def is_link(path: Path) -> bool:
+    """Return whether a symbolic link is at a path. HardwareError as `link_target`."""
+    return target_if_link(path) is not None
+
+
 def _target(path: Path) -> str:
-    return _answered(path, partial(host_files().target, path), "read")
+    try:
+        return _answering[-1].target(path)
+    except (OSError, ValueError) as error:
+        raise _refused(path, "read", error) from error
 
 
 def link_target_name(path: Path) -> str | None:
@@ -155,7 +238,40 @@ def link_target_name(path: Path) -> str | None:
 
 def real_path(path: Path) -> Path:
     """Return a path with all its links followed. HardwareError if a part does not exist, or links form a loop."""
-    return _answered(path, partial(host_files().real, path), "followed")
+    try:
+        return _answering[-1].real(path)
+    except (OSError, ValueError) as error:
+        raise _refused(path, "followed", error) from error
+
+
+def file_status(path: Path) -> os.stat_result | None:
+    """Return the kind and owner of the file to which a path leads, None if nothing is there.
+
+    HardwareError if the kernel does not say it.
+    """
+    try:
+        return _answering[-1].status(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _refused(path, "looked at", error) from error
+
+
+def exists(path: Path) -> bool:
+    """Return whether something is at a path, also if links lead to it. HardwareError as `file_status`."""
+    return file_status(path) is not None
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether a path leads to a directory. HardwareError as `file_status`."""
+    status = file_status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def is_regular_file(path: Path) -> bool:
+    """Return whether a path leads to a regular file. HardwareError as `file_status`."""
+    status = file_status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def entries(directory: Path) -> list[str]:
@@ -164,11 +280,11 @@ def entries(directory: Path) -> list[str]:
     HardwareError if it cannot be listed.
     """
     try:
-        return sorted(host_files().names(directory))
+        return sorted(_answering[-1].names(directory))
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise HardwareError(f"{directory}: cannot be listed: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise _refused(directory, "listed", error) from error
 
 
 def device_file(path: Path) -> str:
@@ -180,20 +296,6 @@ def device_file(path: Path) -> str:
     if name := read_key_values(path / "uevent").get("DEVNAME"):
         return f"/dev/{name}"
     raise HardwareError(f"{path / 'uevent'}: no DEVNAME: the device has no device node")
-
-
-def files_below(directory: Path, depth: int = 16) -> list[Path]:
-    """Return the files in a directory and in those below it, sorted by path; links to directories are not followed.
-
-    HardwareError if a directory cannot be listed, or if there are more than `depth` of them below each other.
-    """
-    if not depth:
-        raise HardwareError(f"{directory}: too many directories below each other")
-    files: list[Path] = []
-    for name in entries(directory):
-        path = directory / name
-        files += files_below(path, depth - 1) if path.is_dir() and not path.is_symlink() else [path]
-    return sorted(files)
 
 
 def numbered_paths(directory: Path, prefix: str) -> dict[int, Path]:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dra_sdk.errors import HardwareError, PermanentError
-from dra_sdk.hardware.host import files_below, link_target
+from dra_sdk.hardware.host import entries, is_directory, is_link, is_regular_file, target_if_link
 from dra_sdk.model.edits import DeviceNode
 
 PROGRAM_DIRS: Final = (
@@ -63,21 +63,13 @@ def follow(root: Path, path: str | Path) -> Path:
             at = root if part != ".." or at == root else at.parent
             continue
         at /= part
-        if _is_link(at):
+        if (target := target_if_link(at)) is not None:
             links += 1
             if links > _MAX_LINKS:
                 raise HardwareError(f"{path} below {root}: too many levels of symbolic links, at {at}")
-            parts.extendleft(reversed(Path(link_target(at) or "").parts))
+            parts.extendleft(reversed(Path(target).parts))
             at = at.parent
     return at
-
-
-def _is_link(path: Path) -> bool:
-    """Return whether there is a link; HardwareError for what the kernel does not take, such as too long a name."""
-    try:
-        return path.is_symlink()
-    except OSError as error:
-        raise HardwareError(f"{str(path)!r:.200}: {error.strerror}") from error
 
 
 class AllowedPaths:
@@ -129,19 +121,33 @@ def files_at(root: Path, path: str) -> list[str]:
     A CDI spec names device nodes one by one, so a directory of them, such as `/dev/snd`, becomes this list.
     """
     at = root / path.lstrip("/")
-    if not at.is_dir():
+    if not is_directory(at):
         return [path]
-    files = [file for file in files_below(at) if not file.is_symlink()]
+    files = [file for file in files_below(at) if not is_link(file)]
     return [f"{path.rstrip('/')}/{file.relative_to(at)}" for file in files]
+
+
+def files_below(directory: Path, depth: int = 16) -> list[Path]:
+    """Return the files in a directory and in those below it, sorted by path; links to directories are not followed.
+
+    HardwareError if a directory cannot be listed, or if there are more than `depth` of them below each other.
+    """
+    if not depth:
+        raise HardwareError(f"{directory}: too many directories below each other")
+    files: list[Path] = []
+    for name in entries(directory):
+        path = directory / name
+        files += files_below(path, depth - 1) if is_directory(path) and not is_link(path) else [path]
+    return sorted(files)
 
 
 def file_below(root: Path, path: Path) -> Path | None:
     """Return the regular file at `path` below `root`, with links followed as by `follow`; None if there is none."""
     try:
         target = follow(root, path)
+        return target if is_regular_file(target) else None
     except HardwareError:  # a loop of links
         return None
-    return target if target.is_file() else None
 
 
 def find_library(root: Path, name: str) -> Path | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.hardware.host import entries, numbered_paths, read_optional, read_text, real_path
+from dra_sdk.hardware.host import entries, exists, numbered_paths, read_optional, read_text, real_path
 from dra_sdk.hardware.numa import NumaNode
 from dra_sdk.model.driver import Host
 
@@ -52,7 +52,7 @@ def read_memory_kinds(host: Host, nodes: Iterable[NumaNode]) -> dict[int, Memory
 def _has_cpus_offline(host: Host, node: int) -> bool:
     """Return whether a node without an online CPU has CPUs."""
     cpus = numbered_paths(host.sys / "devices/system/cpu", "cpu").values()
-    return any((cpu / f"node{node}").exists() for cpu in cpus)
+    return any(read_optional(exists, cpu / f"node{node}") for cpu in cpus)
 
 
 def _kind_by_tier(tiers: dict[int, int], node: int, with_cpus: set[int]) -> MemoryKind:

@@ -15,6 +15,8 @@ from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
 from dra_sdk.hardware.host import (
     entries,
+    exists,
+    is_link,
     link_target,
     numbered_paths,
     quoted,
@@ -166,7 +168,7 @@ def _read_if_there(host: Host, path: Path) -> PciDevice | None:
     try:
         return read_pci_device(host, path.name)
     except HardwareError as error:
-        if path.is_symlink():
+        if read_optional(is_link, path) is not False:
             leave_out(f"PCI function {path.name}", error)
         else:
             log.info("PCI function %s is left out, because it has been removed: %s", path.name, error)
@@ -282,7 +284,7 @@ def _local_cpus(root: Path) -> CpuSet:
 def _root_of(path: Path) -> str | None:
     """Return the first directory of the device's real path that is a root complex, as KEP-4381 defines `pcieRoot`."""
     target = _link(path)
-    if target is None and not path.exists():
+    if target is None and read_optional(exists, path) is False:
         raise HardwareError(f"{path}: there is no such PCI device")
     parts = _parts_below_devices(target or "")
     if target and (not parts or parts[-1] != path.name):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import HardwareError, RetriableError
-from dra_sdk.hardware.host import entries, link_target_name, read_if_exists, read_text, target_if_link
+from dra_sdk.hardware.host import entries, exists, is_link, link_target_name, read_if_exists, read_text, target_if_link
 from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ def restore(node: NodeAccess, before: PciBinding) -> None:
     RetriableError if the driver does not take it, or a write is pending.
     """
     path = function_path(node, before.address)
-    if not path.exists():
+    if not exists(path):
         return
     now, driver = read_binding(node, before.address), before.driver
-    if driver is not None and not (_drivers(node) / driver).exists():
+    if driver is not None and not exists(_drivers(node) / driver):
         log.warning("PCI function %s stays without driver: the kernel no longer has %s", before.address, driver)
         driver = None
     if now.driver != driver:
@@ -160,14 +160,14 @@ def _open_files(directory: Path, nodes: Sequence[str]) -> Iterator[bool]:
 
 
 def _unbind(node: NodeAccess, path: Path) -> None:
-    if (path / "driver").is_symlink():
+    if is_link(path / "driver"):
         node.write(_drivers(node) / str(_driver(path)) / "unbind", path.name)
 
 
 def _load(node: NodeAccess, driver: str) -> None:
-    if not (_drivers(node) / driver).exists():
+    if not exists(_drivers(node) / driver):
         load_module(node, driver)
-    if not (_drivers(node) / driver).exists():
+    if not exists(_drivers(node) / driver):
         raise HardwareError(f"the kernel has no PCI driver {driver}")
 
 

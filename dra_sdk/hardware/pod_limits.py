@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from dra_sdk.hardware.cpu import CpuTopology
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
-from dra_sdk.hardware.host import entries, read_optional, read_text
+from dra_sdk.hardware.host import entries, exists, is_directory, read_optional, read_text
 from dra_sdk.model.driver import Host
 
 T = TypeVar("T")
@@ -74,8 +74,8 @@ def read_pod_cpus(host: Host) -> CpuSet | None:
 def _kubepods(host: Host, controller: str) -> Path | None:
     """Return the cgroup of all pods in the hierarchy of a controller; None if it is not visible."""
     root = host.sys / "fs/cgroup"
-    hierarchy = root if (root / "cgroup.controllers").exists() else root / controller
-    return next((hierarchy / place for place in _PLACES if (hierarchy / place).is_dir()), None)
+    hierarchy = root if exists(root / "cgroup.controllers") else root / controller
+    return next((hierarchy / place for place in _PLACES if is_directory(hierarchy / place)), None)
 
 
 def _first(directory: Path | None, names: tuple[str, ...], parse: Callable[[str], T | None]) -> T | None:

@@ -26,7 +26,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import DraError, HardwareError, PermanentError, RetriableError
-from dra_sdk.hardware.host import entries, link_target_name, read_if_exists, read_large_text, read_text
+from dra_sdk.hardware.host import entries, exists, link_target_name, read_if_exists, read_large_text, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.pci import PciDevice, read_pci_devices
 from dra_sdk.hardware.pci_driver import (
@@ -156,7 +156,7 @@ class Passthrough:
 
     def is_there(self, node: NodeAccess) -> bool:
         """Return whether the function itself is there; False also for another card at its address."""
-        return self.functions[0] in self._left(node) and function_path(node, self.functions[0].address).exists()
+        return self.functions[0] in self._left(node) and exists(function_path(node, self.functions[0].address))
 
     def wait_until_free(self, node: NodeAccess, name: str, seconds: float) -> None:
         """Wait until no virtual machine uses the functions. Raises RetriableError with `name` and the processes."""
@@ -214,7 +214,7 @@ def vfio_driver(node: NodeAccess, address: str) -> str:
     if module in {None, _MODULE}:
         return VFIO_PCI
     drivers = node.host.sys / f"module/{module}/drivers"
-    if not drivers.exists():
+    if not exists(drivers):
         load_module(node, str(module))
     names = [name.removeprefix("pci:") for name in entries(drivers) if name.startswith("pci:")]
     if not names:
@@ -291,13 +291,13 @@ def device_nodes(node: NodeAccess, vfio: VfioDevice, *, iommufd: bool, api: bool
 
     Raises RetriableError if one is missing.
     """
-    if iommufd and vfio.device is not None and (node.host.dev / "iommu").exists():
+    if iommufd and vfio.device is not None and exists(node.host.dev / "iommu"):
         device, api_device = f"/dev/vfio/devices/{vfio.device}", "/dev/iommu"
     else:
         device, api_device = f"/dev/vfio/{vfio.group}", "/dev/vfio/vfio"
     paths = [device, *([api_device] if api else [])]
     for path in paths:
-        if not node.local(path).exists():
+        if not exists(node.local(path)):
             raise RetriableError(f"device node {path} is missing on the node")
     return [DeviceNode(path) for path in paths]
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dra_sdk.errors import DraError
-from dra_sdk.hardware.host_files import HostFiles, answered_by
+from dra_sdk.hardware.host import HostFiles, answered_by
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.omissions import Omission, collecting_omissions
 
@@ -34,6 +34,7 @@ FAULTS: Final = ("missing", "empty", "EINVAL", "EIO", "EACCES", "EAGAIN", "ENODE
 _NUMBERS: Final = {"missing": errno.ENOENT, "loop": errno.ELOOP, "huge": errno.EFBIG}
 _GARBAGE: Final = "\ufffd?=\x00garbage\n" * 20
 _SILENT: Final = frozenset({"missing", "empty"})  # a fact that is absent or empty is no fault
+_ODD_CONTENT: Final = frozenset({"empty", "garbage", "huge"})
 _UNCHECKED: Final = frozenset({"empty", "garbage"})  # text is published as it is
 
 Discover = Callable[[], Sequence[ResourcePool]]
@@ -80,6 +81,10 @@ class RecordingFiles(HostFiles):
     def real(self, path: Path) -> Path:
         """See `HostFiles.real`."""
         return self._kept(path, super().real(path))
+
+    def status(self, path: Path) -> os.stat_result:
+        """See `HostFiles.status`."""
+        return self._kept(path, super().status(path))
 
     def _kept(self, path: Path, answer: _T) -> _T:
         self.paths[path] = None
@@ -133,6 +138,12 @@ class FaultyFiles(HostFiles):
             return super().real(path)
         raise self._refusal
 
+    def status(self, path: Path) -> os.stat_result:
+        """See `HostFiles.status`. Of a file with odd content the status is as ever."""
+        if path != self._fault.path or self._fault.kind in _ODD_CONTENT:
+            return super().status(path)
+        raise self._refusal
+
     @property
     def _refusal(self) -> OSError:
         kind = self._fault.kind
@@ -171,7 +182,7 @@ def check_each_file(
     tried = [
         HostFault(path, kind)
         for path in sorted(recorded.paths)
-        for kind in (FAULTS if seed is None else [_drawn(seed, path)])
+        for kind in (FAULTS if seed is None else [drawn(seed, [path])[1]])
     ]
     check = _Check(before, discover, concerns, needed, unset)
     wrong = [f"{fault}: {text}" for fault in tried for text in check.problems(fault)]
@@ -180,9 +191,11 @@ def check_each_file(
     return len(tried)
 
 
-def _drawn(seed: int, path: Path) -> str:
-    """Draw a fault for a file: the same one wherever the test has its files."""
-    return random.Random(f"{seed} {path.parts[-4:]}").choice(FAULTS)  # noqa: S311 (drawn again by the same seed)
+def drawn(seed: int, paths: Sequence[Path]) -> tuple[Path, str]:
+    """Draw one of some files, and a fault for it: the same ones wherever the test has its files."""
+    chance = random.Random(f"{seed} {paths[0].parts[-4:]}")  # noqa: S311 (drawn again by the same seed)
+    kind = chance.choice(FAULTS)
+    return chance.choice(paths), kind
 
 
 @dataclass(frozen=True)

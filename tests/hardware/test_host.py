@@ -9,6 +9,7 @@ import pytest
 from dra_sdk import HardwareError, Node
 from dra_sdk.hardware import Host, read_cpus, read_pci_devices
 from dra_sdk.hardware.host import (
+    SMALL,
     device_file,
     entries,
     link_target,
@@ -25,7 +26,6 @@ from dra_sdk.hardware.host import (
     real_path,
     target_if_link,
 )
-from dra_sdk.hardware.host_files import SMALL
 from dra_sdk.model.omissions import Omission, collecting_omissions
 from dra_sdk.testing.host_faults import FAULTS, HostFault, injected
 from dra_sdk.testing.sysfs import regular_machine

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, read_text
+from dra_sdk.hardware import Host, exists, file_status, is_directory, read_text
 from dra_sdk.hardware.container_cgroup import ROOT, ContainerCgroup, Hierarchy
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
@@ -80,14 +79,13 @@ class HugepageLimits:
 
 
 def _key(path: Path) -> str:
-    return f"{path}#{path.parent.stat().st_ino}"
+    status = file_status(path.parent)
+    return f"{path}#{status.st_ino if status else 0}"
 
 
 def _exists(key: str) -> bool:
     path = Path(key.rpartition("#")[0])
-    with suppress(FileNotFoundError):
-        return path.exists() and _key(path) == key
-    return False
+    return exists(path) and _key(path) == key
 
 
 def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[tuple[Path, int]]:
@@ -96,12 +94,12 @@ def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[
     if hierarchy is None:
         return
     directory = ContainerCgroup(host, pod.cgroup_parent).directory(hierarchy)
-    if not directory.is_dir():
+    if not is_directory(directory):
         raise HardwareError(f"{pod}: its cgroup {directory} is not visible; mount the host's {ROOT} into the driver")
     last = "max" if hierarchy.is_v2 else "limit_in_bytes"
     for page_size, size in claimed.items():
         for name in (f"hugetlb.{page_size}.{last}", f"hugetlb.{page_size}.rsvd.{last}"):
-            if (directory / name).exists():
+            if exists(directory / name):
                 yield directory / name, size
 
 

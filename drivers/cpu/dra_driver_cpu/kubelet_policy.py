@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk import HardwareError, PermanentError
-from dra_sdk.hardware import Host, numbered_paths, read_if_exists, read_large_text
-from dra_sdk.hardware.host import files_below
-from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware import Host, is_regular_file, numbered_paths, read_if_exists, read_large_text
+from dra_sdk.hardware.host_paths import files_below, follow
 
 _POLICY: Final = re.compile(r"""(?:^|[{,])\s*["']?cpuManagerPolicy["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 _CONFIGS: Final = ("config.yaml", "config.json", "kubelet-config.yaml", "config")
@@ -66,7 +65,7 @@ def _configs(host: Host, directory: str, flags: Mapping[str, str]) -> Iterator[s
     """Yield the kubelet's configuration files, the most binding first: as its flags name them, else the usual ones."""
     if drop_ins := flags.get("config-dir"):
         root = _local(host, drop_ins)
-        drop_in_files = [path for path in files_below(root) if path.name.endswith(_DROP_IN) and path.is_file()]
+        drop_in_files = [path for path in files_below(root) if path.name.endswith(_DROP_IN) and is_regular_file(path)]
         yield from (f"{drop_ins.rstrip('/')}/{path.relative_to(root)}" for path in reversed(drop_in_files))
     if config := flags.get("config"):
         yield config
@@ -125,5 +124,5 @@ def _policy_of_state(path: Path) -> str | None:
 
 
 def _policy_of_config(path: Path) -> str | None:
-    match = _POLICY.search(read_if_exists(read_large_text, path) or "") if path.is_file() else None
+    match = _POLICY.search(read_if_exists(read_large_text, path) or "") if is_regular_file(path) else None
     return match[1] if match else None

@@ -34,7 +34,17 @@ from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import DeviceHealth, HardwareError
-from dra_sdk.hardware import Host, entries, health, link_target_name, read_large_text, read_optional, read_text
+from dra_sdk.hardware import (
+    Host,
+    entries,
+    exists,
+    health,
+    is_link,
+    link_target_name,
+    read_large_text,
+    read_optional,
+    read_text,
+)
 from dra_sdk.hardware.health import HealthTracker
 from dra_sdk.hardware.host import read_beginning
 
@@ -181,9 +191,9 @@ class AmdHealthMonitor:
     def _read(self, card: _RememberedGpu, address: str, known: set[str], passed: set[str]) -> None:
         path = self._host.sys / "bus/pci/devices" / address
         driver = link_target_name(path / "driver")
-        if not path.exists():
+        if not exists(path):
             card.trouble = "the GPU has left the PCI bus"
-        elif not (path / "physfn").is_symlink() and _answers_with_ones(path):
+        elif not is_link(path / "physfn") and _answers_with_ones(path):
             card.trouble = "the GPU does not answer on the PCI bus"
         elif address in passed:  # nothing is counted here, and the GPU comes back after a reset
             self._tracker.recovered(address)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
 from dra_driver_amd.node import JSON, AmdGpuRecord, AmdNode
 from dra_sdk import Claim, HeldClaim, NotNeededError, PermanentError, RetriableError
-from dra_sdk.hardware import read_if_exists, read_text
+from dra_sdk.hardware import exists, read_if_exists, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
 from dra_sdk.settings import split_words
 
@@ -80,7 +80,7 @@ def undivide(node: AmdNode, claim: HeldClaim, entry: JSON) -> None:
 def _obstacle(node: AmdNode, address: str, mode: str) -> str:
     """Return why a GPU cannot have its earlier mode any more; empty if it can."""
     path = function_path(node, address)
-    if not path.exists():
+    if not exists(path):
         return f"GPU {address} is gone, so its compute partition mode is not restored"
     available = available_modes(path)
     if available and mode not in available:

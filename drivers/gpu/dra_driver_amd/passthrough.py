@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dra_driver_amd.gpus import KERNEL_DRIVER
-from dra_sdk.hardware import Host, PciDevice, read_pci_devices
+from dra_sdk.hardware import Host, PciDevice, exists, read_optional, read_pci_devices
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 _AMD: Final = 0x1002
@@ -68,7 +68,7 @@ def read_passthrough(host: Host) -> tuple[PassthroughFunction, ...]:
 
 def passthrough_functions(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughFunction, ...]:
     """Return those of these functions that can be passed through; none if the IOMMU is off."""
-    iommufd = (host.dev / "iommu").exists()
+    iommufd = read_optional(exists, host.dev / "iommu") or False
     return tuple(PassthroughFunction(function, iommufd) for function in functions if _fits(function))
 
 

@@ -13,6 +13,8 @@ from dra_driver_gpu.nvml.library import CLOSE_SECONDS, OPEN_SECONDS, NvmlLibrary
 from dra_driver_gpu.nvml.real.library import SONAME
 from dra_driver_gpu.settings import GpuSettings
 from dra_sdk import HardwareError
+from dra_sdk.hardware import file_status
+from dra_sdk.hardware.host import exists
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, PROGRAM_DIRS, file_below, find_program
 from dra_sdk.hardware.node_access import Command, NodeAccess
 
@@ -52,7 +54,7 @@ class NvidiaNode(NodeAccess):
         """What precedes `/dev` in the host's paths of the driver's device nodes; empty for `/`."""
         dev_root, driver_root = self.settings.dev_root, self.settings.driver_root
         if not dev_root:
-            dev_root = driver_root if (self.driver_root / "dev/nvidiactl").exists() else "/"
+            dev_root = driver_root if exists(self.driver_root / "dev/nvidiactl") else "/"
         return dev_root.rstrip("/")
 
     @property
@@ -86,5 +88,5 @@ class NvidiaNode(NodeAccess):
         if self.driver_root == Path("/"):
             return {}
         files = (file_below(self.driver_root, Path(directory, SONAME)) for directory in LIBRARY_DIRS)
-        library = next((file for file in files if file is not None and file.stat().st_size), None)
+        library = next((file for file in files if file and (status := file_status(file)) and status.st_size), None)
         return {"LD_PRELOAD": str(library)} if library else {}

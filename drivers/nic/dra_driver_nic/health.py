@@ -12,7 +12,7 @@ from dra_driver_nic.describe.node import NicNode
 from dra_driver_nic.network.links import Link
 from dra_driver_nic.network.rdma import RdmaDevice, read_rdma_devices
 from dra_sdk import DeviceHealth, DraError
-from dra_sdk.hardware import health
+from dra_sdk.hardware import exists, health
 from dra_sdk.hardware.health import HealthTracker
 
 
@@ -59,9 +59,9 @@ class NicHealthMonitor:
         function = self._node.function(str(address))
         if address is None:
             return []
-        if not function.exists():
+        if not exists(function):
             return [f"PCI function {address} has gone from the node"]
-        return [] if (function / "driver").exists() else [f"PCI function {address} has no kernel driver"]
+        return [] if exists(function / "driver") else [f"PCI function {address} has no kernel driver"]
 
     def _problems_in_pod(self, record: NicRecord, rdma: Mapping[str, RdmaDevice]) -> list[str]:
         """List those of an interface in a pod: of the link there, and of its RDMA device as the node shows it."""

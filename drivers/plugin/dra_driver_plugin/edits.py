@@ -16,6 +16,7 @@ from typing import Final
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin import limits
 from dra_sdk import ContainerEdits, DeviceNode, Mount, PermanentError
+from dra_sdk.hardware.host import exists
 from dra_sdk.hardware.host_paths import AllowedPaths
 
 _BIND: Final = ("rbind", "rprivate")
@@ -37,7 +38,7 @@ class _Paths(AllowedPaths):
     def checked(self, path: str) -> str:
         """See AllowedPaths. PermanentError for a path that is not seen: links that lead elsewhere could be in it."""
         target = super().checked(path)
-        if not (self._at / target.lstrip("/")).exists():
+        if not exists(self._at / target.lstrip("/")):
             raise PermanentError(
                 f"host path {path} is not there, or the bridge's pod does not have it below {self._at}"
             )

@@ -18,7 +18,7 @@ from dra_driver_gpu.nvml.mig import GpuInstanceProfile, MigAttributes, Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries, ask_each_gpu
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
 from dra_sdk import DraError
-from dra_sdk.hardware import Host, PciDevice, leave_out, leave_out_fact, read_pci_device
+from dra_sdk.hardware import Host, PciDevice, exists, leave_out, leave_out_fact, read_optional, read_pci_device
 from dra_sdk.hardware.records import Records
 
 T = TypeVar("T")
@@ -284,7 +284,9 @@ def _pci(host: Host, address: str) -> PciDevice | None:
     try:
         return read_pci_device(host, address)
     except DraError as error:  # the GPU works, only its location is unknown
-        if (host.sys / "bus/pci").exists():  # else this is a container without the host's sysfs
+        if (
+            read_optional(exists, host.sys / "bus/pci") is not False
+        ):  # else this is a container without the host's sysfs
             leave_out_fact(f"PCI function {address}", error)
         return None
 

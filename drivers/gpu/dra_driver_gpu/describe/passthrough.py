@@ -15,6 +15,8 @@ from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import (
     Host,
     PciDevice,
+    exists,
+    file_status,
     pci_attributes,
     read_large_text,
     read_optional,
@@ -69,7 +71,7 @@ def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[Passth
     Virtual functions are left out.
     """
     gpu_functions = [function for function in functions if _is_gpu(function)]
-    iommufd = (host.dev / "iommu").exists()
+    iommufd = read_optional(exists, host.dev / "iommu") or False
     names = (read_optional(_product_names, host.root) or {}) if gpu_functions else {}
     return tuple(
         PassthroughGpu(index, function, _addressable_bytes(function), iommufd, names.get(function.device))
@@ -103,8 +105,8 @@ def _product_names(root: Path) -> Mapping[int, str]:
     """Read NVIDIA's names in the PCI ID database of the host, by device id; empty without one."""
     for name in _PCI_IDS:
         if (path := file_below(root, Path(name))) is not None:
-            status = path.stat()
-            return _read_pci_ids(path, status.st_mtime_ns, status.st_size)
+            status = file_status(path)
+            return _read_pci_ids(path, status.st_mtime_ns, status.st_size) if status else {}
     return {}
 
 

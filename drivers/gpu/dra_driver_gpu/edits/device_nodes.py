@@ -15,7 +15,7 @@ from typing import Final
 from dra_driver_gpu.edits.driver_files import find_hook, link_hook
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, DeviceNode, HardwareError, RetriableError
-from dra_sdk.hardware import Host, entries, read_text
+from dra_sdk.hardware import Host, entries, exists, read_text
 from dra_sdk.hardware.host import target_if_link
 from dra_sdk.hardware.node_access import CommandError
 
@@ -113,7 +113,7 @@ def _needed(node: NvidiaNode, path: str) -> DeviceNode:
 
 
 def _exists(node: NvidiaNode, path: str) -> bool:
-    return node.local(f"{node.dev_root}{path}").exists()
+    return exists(node.local(f"{node.dev_root}{path}"))
 
 
 def _device_node(node: NvidiaNode, path: str) -> DeviceNode:
@@ -123,7 +123,7 @@ def _device_node(node: NvidiaNode, path: str) -> DeviceNode:
 
 def _drm_names(node: NvidiaNode, pci_address: str) -> Iterator[str]:
     for name in entries(node.host.sys / "bus/pci/devices" / pci_address / "drm"):
-        if name.startswith(("card", "renderD")) and node.local(f"/dev/dri/{name}").exists():
+        if name.startswith(("card", "renderD")) and exists(node.local(f"/dev/dri/{name}")):
             yield name
 
 

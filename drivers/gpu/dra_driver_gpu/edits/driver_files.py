@@ -19,7 +19,7 @@ from typing import Final
 from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, HardwareError, Mount, OciHook
-from dra_sdk.hardware import entries, read_text
+from dra_sdk.hardware import entries, exists, file_status, is_regular_file, read_optional, read_text
 from dra_sdk.hardware.host import read_beginning
 from dra_sdk.hardware.host_paths import PROGRAM_DIRS, file_below, follow
 
@@ -85,7 +85,7 @@ def find_hook(node: NvidiaNode) -> str | None:
         return node.settings.cdi_hook
     if (program := node.program(_HOOK)) is not None:
         return node.host_path(program)
-    return next((path for path in _HOOK_PATHS if node.local(path).is_file()), None)
+    return next((path for path in _HOOK_PATHS if is_regular_file(node.local(path))), None)
 
 
 def link_hook(hook: str, links: Mapping[str, str]) -> list[OciHook]:
@@ -119,9 +119,9 @@ def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:
     # The container of the toolkit puts a script in front of the program.
     for path in (follow(node.root, hook), follow(node.root, f"{hook}.real")):
         try:
-            status = path.stat()
-            newer |= _new_subcommands(path, status.st_mtime_ns, status.st_size)
-        except (HardwareError, OSError):
+            status = file_status(path)
+            newer |= _new_subcommands(path, status.st_mtime_ns, status.st_size) if status else frozenset()
+        except HardwareError:
             continue
     return _OLD_SUBCOMMANDS | newer
 
@@ -188,9 +188,9 @@ def _firmware(node: NvidiaNode, version: str) -> Iterator[Mount]:
 def _sockets(node: NvidiaNode) -> Iterator[Mount]:
     """Yield sockets of daemons in the driver's container, or else on the host."""
     for path in _SOCKETS:
-        if (socket := follow(node.driver_root, path)).exists():
+        if read_optional(exists, socket := follow(node.driver_root, path)):
             yield Mount(node.host_path(socket), f"/{path}", _SOCKET_OPTIONS)
-        elif node.local(f"/{path}").exists():
+        elif read_optional(exists, node.local(f"/{path}")):
             yield Mount(f"/{path}", f"/{path}", _SOCKET_OPTIONS)
 
 

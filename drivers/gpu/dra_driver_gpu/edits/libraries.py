@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dra_sdk.hardware import entries
+from dra_sdk.hardware import entries, is_directory, read_optional
 from dra_sdk.hardware.host import read_beginning, target_if_link
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below, follow
 
@@ -104,7 +104,7 @@ def expected_links(libraries: DriverLibraries, version: str) -> dict[str, str]:
 def _directories(root: Path, subdirectories: Sequence[str]) -> Iterator[Path]:
     """Yield each directory once: /lib64 is often a link to /usr/lib64."""
     directories = (follow(root, Path(directory, name)) for directory in LIBRARY_DIRS for name in subdirectories)
-    yield from (directory for directory in dict.fromkeys(directories) if directory.is_dir())
+    yield from (directory for directory in dict.fromkeys(directories) if read_optional(is_directory, directory))
 
 
 def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from typing import Final
 from dra_driver_gpu.gpu_record import JSON, MPS_STEP
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, HardwareError, Mount
-from dra_sdk.hardware import read_text
+from dra_sdk.hardware import exists, is_directory, read_text
 from dra_sdk.hardware.daemons import DaemonKind, Daemons, DaemonSpec
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, follow
 from dra_sdk.hardware.mounts import mount, unmount, with_mounts
@@ -177,7 +177,7 @@ class _MpsProgram:
         if self._node.own_root or root == Path("/") or program is None:
             return {}
         directories = (follow(root, directory) for directory in LIBRARY_DIRS)
-        paths = [str(path) for path in directories if path.is_dir() and not (path / "libc.so.6").exists()]
+        paths = [str(path) for path in directories if is_directory(path) and not exists(path / "libc.so.6")]
         return {"LD_LIBRARY_PATH": ":".join(paths), "PATH": f"{program.parent}:{os.environ.get('PATH', os.defpath)}"}
 
 

@@ -26,6 +26,7 @@ from dra_sdk import Claim, HeldClaim, NotNeededError, RetriableError
 from dra_sdk.hardware import (
     PciDevice,
     entries,
+    exists,
     pci_driver,
     read_if_exists,
     read_int,
@@ -171,7 +172,7 @@ def _record(node: NvidiaNode, address: str, entry: JSON) -> None:
 
 def _set_persistence(node: NvidiaNode, address: str, *, on: bool) -> None:
     """Use nvidia-smi if a daemon in another root keeps the mode: NVML finds its socket only in this process's root."""
-    if node.own_root and follow(node.driver_root, _PERSISTENCED).exists():
+    if node.own_root and exists(follow(node.driver_root, _PERSISTENCED)):
         node.run(node.driver_command("nvidia-smi", "-i", address, "-pm", str(int(on))))
         return
     with node.nvml() as nvml:
@@ -181,7 +182,7 @@ def _set_persistence(node: NvidiaNode, address: str, *, on: bool) -> None:
 def _lock(node: NvidiaNode, address: str) -> None:
     """Take `unbindLock` if the driver has it: then no new client can open the GPU, and the driver may release it."""
     path = _unbind_lock(node, address)
-    if path.exists() and not node.clock.until(lambda: _try_lock(node, path), _LOCK_SECONDS):
+    if exists(path) and not node.clock.until(lambda: _try_lock(node, path), _LOCK_SECONDS):
         raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {read_if_exists(read_text, path)}")
 
 
@@ -193,7 +194,7 @@ def _try_lock(node: NvidiaNode, path: Path) -> bool:
 def _unlock(node: NvidiaNode, address: str) -> None:
     """Release `unbindLock` of a GPU that the driver still has, because binding failed."""
     path = _unbind_lock(node, address)
-    if path.exists() and read_int(path):
+    if exists(path) and read_int(path):
         node.write(path, "0\n")
 
 

@@ -22,7 +22,7 @@ from dra_driver_nic.network.links import (
 )
 from dra_driver_nic.network.rdma import pci_address_of, text_or_empty
 from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, entries, leave_out, read_hex, read_if_exists, read_int, read_optional
+from dra_sdk.hardware import Host, entries, exists, leave_out, read_hex, read_if_exists, read_int, read_optional
 
 T = TypeVar("T")
 _IFF_UP: Final = 1
@@ -64,7 +64,7 @@ class FilesNetwork:
     def find(self, name: str) -> Link | None:
         """Return the interface with a name; sysfs has no alternative names."""
         path = self._directory / name
-        return _link(path) if path.exists() else None
+        return _link(path) if exists(path) else None
 
     def index(self, name: str) -> int:
         """Return the index of the interface with a name."""
@@ -116,7 +116,7 @@ def _link(path: Path) -> Link:
     return Link(
         index=read_if_exists(read_int, path / "ifindex") or 0,
         name=path.name,
-        kind="" if pci_address_of(path) or (path / "device").exists() else kind,
+        kind="" if pci_address_of(path) or exists(path / "device") else kind,
         mac=text_or_empty(path / "address"),
         mtu=read_optional(read_int, path / "mtu") or 0,
         up=bool((read_optional(read_hex, path / "flags") or 0) & _IFF_UP),

@@ -16,6 +16,7 @@ from dra_sdk import HardwareError
 from dra_sdk.hardware import (
     Host,
     entries,
+    exists,
     leave_out,
     numbered_paths,
     parse_pci_address,
@@ -105,11 +106,11 @@ def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[
     devices = []
     for path in (directory / name for name in entries(directory)):
         try:
-            if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
+            if only is not None and exists(path / "device/physfn") and pci_address_of(path / "device") not in only:
                 continue
             devices.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
         except HardwareError as error:
-            if path.exists():
+            if read_optional(exists, path) is not False:
                 leave_out(f"RDMA device {path.name}", error)
     return tuple(devices)
 

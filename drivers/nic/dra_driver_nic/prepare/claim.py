@@ -33,7 +33,7 @@ from dra_driver_nic.prepare.sandbox import (
 )
 from dra_driver_nic.prepare.virtual_functions import VfStep
 from dra_sdk import Claim, ContainerEdits, DeviceNode, HeldClaim, PermanentError, PreparedDevice, RetriableError
-from dra_sdk.hardware import read_pci_device
+from dra_sdk.hardware import exists, read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
 _SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
@@ -148,7 +148,7 @@ def _restore_new_interface(node: NicNode, claim: HeldClaim, attachment: Attachme
                 if attachment.tag not in link.altnames:
                     namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
                 names[:] = [return_interface(node, attachment, NicRecord(), claim)]
-        return bool(returned) or not (node.function(attachment.pci) / "driver").exists()
+        return bool(returned) or not exists(node.function(attachment.pci) / "driver")
 
     if not node.access.clock.until(restored, node.settings.return_seconds):
         raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
@@ -358,7 +358,7 @@ def _rdma_nodes(node: NicNode, nic: Nic, device: Allocated) -> list[str]:
     if not nodes:
         return []
     wanted = [*nodes, CONNECTION_MANAGER]
-    missing = [path for path in wanted if not node.access.local(path).exists()]
+    missing = [path for path in wanted if not exists(node.access.local(path))]
     if missing and device.config.rdma:
         module = "rdma_ucm" if missing[0] == CONNECTION_MANAGER else "ib_uverbs"
         raise PermanentError(

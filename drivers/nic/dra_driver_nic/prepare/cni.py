@@ -20,7 +20,7 @@ from typing import Any, Final
 from dra_driver_nic.network.links import NetworkNamespace
 from dra_driver_nic.prepare.attachment import Attachment
 from dra_sdk import HardwareError, PermanentError, RetriableError
-from dra_sdk.hardware import entries, read_text
+from dra_sdk.hardware import entries, exists, read_text
 from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
@@ -240,7 +240,7 @@ class Chain:
 
     @property
     def _is_other_root(self) -> bool:
-        return self.access.root != Path("/") and (self.access.root / _PROC).exists()
+        return self.access.root != Path("/") and exists(self.access.root / _PROC)
 
     def _place(self, path: str) -> str:
         return path if self._is_other_root else str(self.access.local(path))

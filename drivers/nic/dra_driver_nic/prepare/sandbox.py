@@ -26,7 +26,7 @@ from dra_driver_nic.prepare.leases import with_lease
 from dra_driver_nic.prepare.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.prepare.shares import make_shares, remove_share
 from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, RetriableError
-from dra_sdk.hardware import read_if_exists, read_int
+from dra_sdk.hardware import exists, read_if_exists, read_int
 from dra_sdk.nri import PodSandbox
 
 log = logging.getLogger(__name__)
@@ -327,7 +327,7 @@ def _returned(
         return wanted
     links = namespace.run(lambda network: network.links())
     own = [link for link in links if port_of(node, link.name) == _port(attachment)]
-    if not own and (node.function(attachment.pci) / "driver").exists():
+    if not own and exists(node.function(attachment.pci) / "driver"):
         return ""
     if not own or any(link.name == wanted for link in own):
         return wanted

@@ -16,6 +16,7 @@ from dra_driver_nic.describe.node import NicNode
 from dra_driver_nic.network.links import Link, Network, VfSettings
 from dra_driver_nic.network.rdma import pci_address_of
 from dra_sdk import HardwareError, HeldClaim, NotNeededError, PermanentError
+from dra_sdk.hardware.host import exists
 
 _LINK_STATES: Final = {"auto": 0, "enable": 1, "disable": 2}
 _TOGETHER: Final = {
@@ -84,9 +85,9 @@ class VfStep:
         the card or with the number of functions.
         """
         function = node.function(self.pf)
-        if not function.exists():
+        if not exists(function):
             raise NotNeededError(f"physical function {self.pf} is gone")
-        if (function / "sriov_numvfs").exists() and not (function / f"virtfn{self.before.number}").exists():
+        if exists(function / "sriov_numvfs") and not exists(function / f"virtfn{self.before.number}"):
             raise NotNeededError(f"physical function {self.pf} has no virtual function {self.before.number} any more")
         with node.namespace() as namespace:
             link = namespace.run(lambda network: _pf_link(node, network, self.pf))
