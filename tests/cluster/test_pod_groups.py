@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.deployed import install
 from tests.cluster.driver_process import DriverUnderTest
-from tests.cluster.drivers import KNOBS
+from tests.cluster.drivers import KNOBS, Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import SHOW, container, pod, request, template
 from tests.cluster.pods import allocated, cpus_of, read_pod
@@ -41,8 +41,8 @@ def use(one: JSON) -> JSON:
 
 
 @pytest.fixture
-def groups(cluster: Cluster) -> Iterator[None]:
-    """Removes the groups, after their pods."""
+def groups(cluster: Cluster, drivers: Drivers) -> Iterator[None]:
+    """Removes pods and their groups before the drivers' claims, which a group reserves as long as it exists."""
     yield
     cluster.kubectl("delete", "pods,podgroups", "--all", "--wait=true")
 
