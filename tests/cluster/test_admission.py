@@ -6,6 +6,7 @@ They need no node: an account acts on a node by a token that is bound to it.
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 NAMESPACE: Final = "of-policies"
 KEY, DRIVER, OTHER = "nic", "dra.net", "other.example.com"
+ANOTHER: Final = "cpu"
 OURS, THEIRS = "node-a", "node-b"
 FIRST_WITH_GRANULAR_STATUS: Final = 36
 PATHS: Final = {
@@ -62,7 +64,7 @@ class Plane:
         for name in (OURS, THEIRS):
             self.admin.create(PATHS["Node"], {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         values = {
-            "drivers": {KEY: {"enabled": True, "daemonSet": False}},
+            "drivers": {key: {"enabled": True, "daemonSet": False} for key in (KEY, ANOTHER)},
             "namespace": {"create": True},
             **{switch: {"create": False} for switch in ("viewer", "deviceClasses")},
         }
@@ -73,21 +75,40 @@ class Plane:
             lambda: "may not touch" in refusal(lambda: account.create(f"{SLICES}?dryRun=All", slice_of("elsewhere")))
         )
 
-    def account(self, node: str) -> KubeClient:
-        """Returns a client with the account of the driver, as the driver's pod on a node has it."""
-        path = f"{PATHS['ServiceAccount']}/dra-{KEY}/token"
+    def token(self, node: str, key: str = KEY) -> str:
+        """Returns a token of the account of a driver that is bound to a node."""
+        path = f"{PATHS['ServiceAccount']}/dra-{key}/token"
         bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node}}
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": bound}
-        user = {"token": self.admin.create(path, asked)["status"]["token"]}
-        file = self._folder / f"{node}.kubeconfig"
+        return str(self.admin.create(path, asked)["status"]["token"])
+
+    def account(self, node: str, key: str = KEY) -> KubeClient:
+        """Returns a client with the account of a driver, as the driver's pod on a node has it."""
+        user = {"token": self.token(node, key)}
+        file = self._folder / f"{key}-{node}.kubeconfig"
         file.write_text(pki.kubeconfig(self._plane.server, self._plane.authority.certificate("ca"), user))
         return self._connect(file)
 
-    def impersonated(self, collection: str, content: JSON) -> str:
-        """Returns what the server says to the creation of an object by somebody who may act as the account."""
+    def slices(self) -> list[str]:
+        """Returns the names of all slices."""
+        return [item["metadata"]["name"] for item in self.admin.get(SLICES)["items"]]
+
+    def impersonated(self, collection: str, content: JSON, token: str = "") -> str:
+        """Returns what the server says to the creation of an object by who acts as the account: the administrator,
+        who may, or the owner of a token."""
         head = {"Content-Type": "application/json", "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:dra-{KEY}"}
+        if token:
+            head |= {
+                "Authorization": f"Bearer {token}",
+                "Impersonate-Extra-authentication.kubernetes.io%2fnode-name": THEIRS,
+            }
         asked = urllib.request.Request(f"{self._plane.server}{collection}", json.dumps(content).encode(), head)
-        trust = urllib.request.HTTPSHandler(context=self._plane.api.trust)
+        trusted = (
+            ssl.create_default_context(cafile=str(self._plane.authority.certificate("ca")))
+            if token
+            else self._plane.api.trust
+        )
+        trust = urllib.request.HTTPSHandler(context=trusted)
         try:
             with urllib.request.build_opener(urllib.request.ProxyHandler({}), trust).open(asked) as answer:
                 return str(answer.status)
@@ -138,8 +159,9 @@ def test_a_driver_keeps_the_pools_of_its_node(plane: Plane, pool: str) -> None:
     account = plane.account(OURS)
     made = account.create(SLICES, slice_of(OURS, pool, name="own"))
     made["spec"]["pool"]["generation"] += 1
-    account.update(f"{SLICES}/own", made)
+    assert account.update(f"{SLICES}/own", made)["spec"]["pool"] == made["spec"]["pool"]
     account.delete(f"{SLICES}/own")
+    assert "own" not in plane.slices()
 
 
 @pytest.mark.parametrize(
@@ -165,6 +187,116 @@ def test_a_forged_slice_is_neither_created_nor_changed_nor_deleted(plane: Plane,
         assert reason in refusal(lambda: account.delete(f"{SLICES}/forged"))
     finally:
         plane.admin.delete(f"{SLICES}/forged")
+
+
+def test_a_driver_deletes_what_it_wrote_into_a_pool_of_another_name(plane: Plane) -> None:
+    """It has the Node as its owner, and no driver could write it: as from before the policy, or a pool was renamed."""
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": OURS,
+        "uid": plane.admin.get(f"{PATHS['Node']}/{OURS}")["metadata"]["uid"],
+    }
+    former = slice_of(OURS, "cards", name="former")
+    former["metadata"]["ownerReferences"] = [owner]
+    account, other = plane.account(OURS), plane.account(THEIRS)
+    assert "of pool 'cards'" in refusal(lambda: account.create(SLICES, former))
+    stored = plane.admin.create(SLICES, former)
+    stored["spec"]["pool"]["generation"] += 1
+    assert "of pool 'cards'" in refusal(lambda: account.update(f"{SLICES}/former", stored))
+    assert f"of node '{OURS}'" in refusal(lambda: other.delete(f"{SLICES}/former"))
+    assert f"of driver '{DRIVER}'" in refusal(lambda: plane.account(OURS, ANOTHER).delete(f"{SLICES}/former"))
+    account.delete(f"{SLICES}/former")
+    assert "former" not in plane.slices()
+
+
+SPREAD: Final[list[JSON]] = [
+    {"allNodes": True},
+    {
+        "nodeSelector": {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [THEIRS]}]}]
+        }
+    },
+    {"perDeviceNodeSelection": True, "devices": [{"name": "forged", "nodeName": THEIRS}]},
+]
+
+
+@pytest.mark.parametrize("spread", SPREAD, ids=lambda fields: next(iter(fields)))
+def test_a_slice_for_several_nodes_is_refused(plane: Plane, spread: JSON) -> None:
+    forged = slice_of(OURS)
+    del forged["spec"]["nodeName"]
+    forged["spec"] |= spread
+    assert "may not touch ResourceSlices of node ''" in refusal(lambda: plane.account(OURS).create(SLICES, forged))
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_a_forged_slice_is_refused_in_every_version_of_the_api(plane: Plane, version: str) -> None:
+    forged = {**slice_of(OURS, THEIRS), "apiVersion": f"resource.k8s.io/{version}"}
+    path = SLICES.replace("/v1/", f"/{version}/")
+    if version == "v1beta1":
+        forged["spec"]["devices"] = [{"name": "forged", "basic": {}}]
+    assert f"of pool '{THEIRS}'" in refusal(lambda: plane.account(OURS).create(path, forged))
+
+
+@pytest.fixture
+def theirs(plane: Plane) -> Iterator[str]:
+    """The path of an honest slice of the other node."""
+    plane.admin.create(SLICES, slice_of(THEIRS, name="honest"))
+    yield f"{SLICES}/honest"
+    plane.admin.delete(f"{SLICES}/honest")
+
+
+FORGED: Final = slice_of(OURS, THEIRS)
+WAYS: Final[dict[str, tuple[Callable[[KubeClient], object], str]]] = {
+    "dry-run": (lambda a: a.create(f"{SLICES}?dryRun=All", FORGED), f"of pool '{THEIRS}'"),
+    "generate-name": (
+        lambda a: a.create(SLICES, {**FORGED, "metadata": {"generateName": f"00000-{DRIVER}-{THEIRS}-"}}),
+        f"of pool '{THEIRS}'",
+    ),
+    "update-that-creates": (lambda a: a.update(f"{SLICES}/forged", FORGED), "not found"),
+    "update-of-theirs": (
+        lambda a: a.update(f"{SLICES}/honest", slice_of(THEIRS, name="honest")),
+        f"of node '{THEIRS}'",
+    ),
+    "update-to-ours": (lambda a: a.update(f"{SLICES}/honest", slice_of(OURS, name="honest")), "immutable"),
+    "patch": (lambda a: a.patch(f"{SLICES}/honest", {"spec": {"devices": None}}), "cannot patch resource"),
+    "apply": (lambda a: a.apply(f"{SLICES}/forged", FORGED, field_manager="x"), "cannot patch resource"),
+    "status": (lambda a: a.update(f"{SLICES}/honest/status", FORGED), "cannot update resource"),
+    "delete": (lambda a: a.delete(f"{SLICES}/honest"), f"of node '{THEIRS}'"),
+    "delete-dry-run": (lambda a: a.delete(f"{SLICES}/honest?dryRun=All"), f"of node '{THEIRS}'"),
+    "delete-collection": (lambda a: a.delete(SLICES), "cannot deletecollection"),
+    "token-of-another-node": (
+        lambda a: a.create(
+            f"{PATHS['ServiceAccount']}/dra-{KEY}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        ),
+        "cannot create resource",
+    ),
+    "policy": (lambda a: a.delete(f"{PATHS['ValidatingAdmissionPolicy']}/dra-{KEY}"), "cannot delete resource"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_there_is_no_way_around_the_policy(plane: Plane, theirs: str, way: str) -> None:
+    act, reason = WAYS[way]
+    before = plane.admin.get(theirs)
+    account = plane.account(OURS)
+    assert reason in refusal(lambda: act(account))
+    assert plane.admin.get(theirs) == before
+    assert plane.slices() == ["honest"]
+
+
+def test_the_account_of_another_driver_touches_no_slice(plane: Plane) -> None:
+    account = plane.account(OURS, ANOTHER)
+    assert f"driver dra.cpu may not touch ResourceSlices of driver '{DRIVER}'" in refusal(
+        lambda: account.create(SLICES, slice_of(OURS))
+    )
+
+
+def test_an_account_acts_as_no_other(plane: Plane) -> None:
+    """Neither as the driver on the other node nor as an administrator."""
+    said = plane.impersonated(SLICES, slice_of(THEIRS), token=plane.token(OURS))
+    assert "cannot impersonate resource" in said
 
 
 def test_who_acts_as_the_account_without_a_node_gets_the_sentence(plane: Plane) -> None:

@@ -79,8 +79,13 @@ class ClaimUsers:
             ) from error
         if raw["metadata"]["uid"] != pod.uid:
             return ""
-        group: str = ((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""
-        return group
+        return scheduling_group(raw)
+
+
+def scheduling_group(pod: JSON) -> str:
+    """Return the name of the PodGroup of a pod, empty if it has none."""
+    group: str = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""
+    return group
 
 
 def reserved_pods(status: ResourceClaimStatus) -> list[str]:

@@ -25,11 +25,13 @@ from typing import Final, Literal, Protocol
 
 from dra_sdk.errors import ApiError, DraError, NotFoundError, one_line
 from dra_sdk.kube import paths
+from dra_sdk.kube.api import Params
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, HeldClaim
 from dra_sdk.model.status import HealthStatus
 from dra_sdk.model.undo import UndoStep, Verdict
 from dra_sdk.node.health.feed import HealthChange
+from dra_sdk.node.prepare.claim_users import scheduling_group
 
 log = logging.getLogger(__name__)
 BURST: Final = 25
@@ -43,6 +45,7 @@ WAITING: Final = 256
 NOTE_LIMIT: Final = 1024  # bytes (events.k8s.io/v1)
 _NAME_LIMIT: Final = 128  # bytes of reportingInstance; also what an event's name has of the object's
 _FORBIDDEN: Final = 403
+_GROUPS: Final = "scheduling.k8s.io/v1beta1"
 Type = Literal["Normal", "Warning"]
 Reason = Literal[
     "DeviceFieldsDropped",
@@ -64,6 +67,9 @@ class EventApi(Protocol):
 
     def get(self, path: str) -> JSON:
         """Read an object."""
+
+    def list(self, path: str, params: Params | None = None) -> JSON:
+        """Read a collection."""
 
     def create(self, path: str, body: JSON) -> JSON:
         """Create an object."""
@@ -153,7 +159,7 @@ class EventWriter:
                 self._create(api, key, regarding, event)
 
     def _objects(self, api: EventApi, claim: ClaimRef | None) -> Sequence[Mapping[str, str]]:
-        """Return the node, or the pods that a claim is reserved for now; none if the claim was deleted."""
+        """Return the node, or the pods that use a claim now; none if the claim was deleted."""
         if claim is None:  # its UID is its name, as in the kubelet's own events
             return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node}]
         try:
@@ -161,10 +167,23 @@ class EventWriter:
         except NotFoundError:
             return []
         users = (stored.get("status") or {}).get("reservedFor") or () if stored["metadata"]["uid"] == claim.uid else ()
+        groups = [user for user in users if user.get("resource") == "podgroups"]
+        pods = [_regarding("v1", "Pod", claim, user) for user in users if user.get("resource") == "pods"]
+        return [*pods, *(self._of_groups(api, claim, groups) if groups else ())]
+
+    def _of_groups(self, api: EventApi, claim: ClaimRef, groups: Sequence[JSON]) -> list[Mapping[str, str]]:
+        """Return the pods of PodGroups that use a claim on this node; the groups if the role may not list pods."""
+        names = {group["name"] for group in groups}
+        try:
+            listed = api.list(paths.pods(claim.namespace), {"fieldSelector": f"spec.nodeName={self._node}"})
+        except ApiError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            return [_regarding(_GROUPS, "PodGroup", claim, group) for group in groups]
         return [
-            {"apiVersion": "v1", "kind": "Pod", "namespace": claim.namespace, "name": user["name"], "uid": user["uid"]}
-            for user in users
-            if user.get("resource") == "pods"
+            _regarding("v1", "Pod", claim, pod["metadata"])
+            for pod in listed["items"]
+            if scheduling_group(pod) in names and claim.name in _claims(pod)
         ]
 
     def _again(self, api: EventApi, known: _Written) -> bool:
@@ -246,3 +265,21 @@ def undo_events(driver: str, claim: ClaimRef, steps: Iterable[UndoStep]) -> Iter
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _regarding(version: str, kind: str, claim: ClaimRef, item: JSON) -> Mapping[str, str]:
+    """Return the reference to an object in the namespace of a claim."""
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "namespace": claim.namespace,
+        "name": item["name"],
+        "uid": item["uid"],
+    }
+
+
+def _claims(pod: JSON) -> set[str]:
+    """Return the names of the claims of a pod, those from templates included."""
+    entries = pod["spec"].get("resourceClaims") or []
+    generated = (pod.get("status") or {}).get("resourceClaimStatuses") or []
+    return {entry["resourceClaimName"] for entry in [*entries, *generated] if entry.get("resourceClaimName")}

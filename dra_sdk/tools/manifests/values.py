@@ -103,7 +103,9 @@ class DriverValues(_ChartPart):
         "where its CDI specs are written; empty: the chart's cdiDir"
     )
     nri: bool = _may_be_left_out("the pod gets the directory of the runtime's NRI socket")
-    pod_group_claims: bool = _may_be_left_out("it may read pods, to know which belong to the PodGroup of a claim")
+    pod_group_claims: bool = _may_be_left_out(
+        "it may read pods, to know which belong to the PodGroup of a claim, and get its events"
+    )
     host_root: Literal["none", "ReadOnly", "ReadWrite"] = _may_be_left_out("access to the host's root, at /host")
     host_paths: list[MountValues] = _may_be_left_out("further files and directories of the host")
     privileged: bool = _may_be_left_out("a privileged container")

@@ -23,6 +23,7 @@ from dra_sdk import (
     RetriableError,
 )
 from dra_sdk.errors import ApiError, NotFoundError, UnreachableError
+from dra_sdk.kube.api import Params
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
@@ -49,6 +50,7 @@ class Server:
         self.patched: list[tuple[str, JSON]] = []
         self.error: ApiError | None = None
         self.gone = False
+        self.pods: list[JSON] | None = None
         users = [{"resource": "pods", "name": "pod-1", "uid": "pod-uid"}, {"resource": "jobs", "name": "j", "uid": "u"}]
         self.claim: JSON | None = {"metadata": {"uid": REF.uid}, "status": {"reservedFor": users}}
 
@@ -57,6 +59,12 @@ class Server:
         if self.claim is None or path.endswith("last"):
             raise NotFoundError("gone", status=404)
         return self.claim
+
+    def list(self, path: str, params: Params | None = None) -> JSON:
+        assert (path, params) == ("/api/v1/namespaces/team/pods", {"fieldSelector": "spec.nodeName=node-1"})
+        if self.pods is None:
+            raise ApiError("pods is forbidden", status=403)
+        return {"items": self.pods}
 
     def create(self, path: str, body: JSON) -> JSON:
         if self.error is not None:
@@ -117,6 +125,43 @@ def test_an_event_of_a_claim_is_on_the_pods_that_use_it_now(bench: Bench) -> Non
     (body,) = bench.server.created
     pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "pod-1", "uid": "pod-uid"}
     assert body["regarding"] == pod
+    assert body["metadata"]["namespace"] == "team"
+
+
+def grouped(name: str, group: str, claim: str, *, generated: bool = False) -> JSON:
+    """Return a pod of a PodGroup with a claim, of its own name or from the template of the group."""
+    entry = {"name": "light", "resourceClaimName": claim}
+    made: JSON = {"metadata": {"name": name, "uid": f"of-{name}"}, "spec": {"schedulingGroup": {"podGroupName": group}}}
+    if generated:
+        return {**made, "status": {"resourceClaimStatuses": [entry]}}
+    made["spec"]["resourceClaims"] = [entry]
+    return made
+
+
+def test_an_event_of_a_claim_of_a_pod_group_is_on_the_pods_of_the_group_that_use_it(bench: Bench) -> None:
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "gang-uid"}
+    bench.server.claim = {"metadata": {"uid": REF.uid}, "status": {"reservedFor": [group]}}
+    bench.server.pods = [
+        grouped("first", "gang", "light"),
+        grouped("second", "gang", "light", generated=True),
+        grouped("stranger", "others", "light"),
+        grouped("idle", "gang", "another"),
+        {"metadata": {"name": "alone", "uid": "of-alone"}, "spec": {}},
+    ]
+    bench.tell(NodeEvent("DeviceUnhealthy", "it burns", claim=REF))
+    regarding = [body["regarding"] for body in bench.server.created]
+    assert [(item["kind"], item["name"], item["uid"]) for item in regarding] == [
+        ("Pod", "first", "of-first"),
+        ("Pod", "second", "of-second"),
+    ]
+
+
+def test_a_driver_that_may_not_list_pods_tells_the_pod_group(bench: Bench) -> None:
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "gang-uid"}
+    bench.server.claim = {"metadata": {"uid": REF.uid}, "status": {"reservedFor": [group]}}
+    bench.tell(NodeEvent("DeviceUnhealthy", "it burns", claim=REF))
+    (body,) = bench.server.created
+    assert (body["regarding"]["kind"], body["regarding"]["name"]) == ("PodGroup", "gang")
     assert body["metadata"]["namespace"] == "team"
 
 

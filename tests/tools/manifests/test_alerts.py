@@ -28,6 +28,10 @@ def devices(health: str, pod: str = "") -> str:
     return f'dra_sdk_devices{{{NODE},pool="a",health="{health}"{pod}}}'
 
 
+def left_out(kind: str, pod: str = "") -> str:
+    return f'dra_sdk_hardware_left_out{{{NODE},kind="{kind}",subject="node 1"{pod}}}'
+
+
 FIRES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
     "DraNoDriver": ({"up": "1x30"}, "20m", {}),
     "DraDriverDown": ({UP: "1x5 0x30"}, "20m", {"daemonset": "dra-cpu", "node": "a", "pod": "dra-cpu-x"}),
@@ -46,6 +50,11 @@ FIRES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         {"driver": "dra.cpu", "node": "a", "pool": "a"},
     ),
     "DraDevicesFewer": ({devices("healthy"): "4x20 3x60"}, "60m", {"driver": "dra.cpu", "node": "a"}),
+    "DraDeviceLeftOut": (
+        {left_out("device"): "0x5 1x40", left_out("device", ',pod="old"'): "1x3 stale"},
+        "30m",
+        {"driver": "dra.cpu", "node": "a", "subject": "node 1"},
+    ),
     "DraStateFileUnreadable": (
         {f"dra_sdk_state_files_unreadable{{{NODE}}}": "1x30"},
         "5m",
@@ -91,6 +100,8 @@ CALM: dict[str, str] = {
     f"dra_sdk_slices_synced{{{NODE}}}": "1x120",
     f"dra_sdk_slice_errors_total{{{NODE}}}": "0x20 1x100",  # one write that was refused and repeated
     f"dra_sdk_state_files_unreadable{{{NODE}}}": "0x120",
+    left_out("device"): "0x10 1x10 0x100",  # one discovery that failed and was repeated
+    left_out("fact"): "1x120",
     f"dra_sdk_nri_connected{{{NODE}}}": "1x120",
     f"dra_sdk_nri_failed_updates_total{{{NODE}}}": "2x120",
     devices("healthy", ',pod="old"'): "4x60 stale",  # both pods of a rolling update publish the same devices

@@ -14,6 +14,7 @@ import yaml
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import load_driver
+from dra_sdk.node.runtime import omissions
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS
 from dra_sdk.tools.manifests import CHART, Chart, Values, merge_values, values_schema
@@ -388,8 +389,8 @@ def metrics() -> set[str]:
         cluster.schedule()
         cluster.run_pod("user")
         text = process.metrics.text().decode()
-    # A gauge without a value now, such as that of taints, is known from its type.
-    return set(re.findall(r"^(?:# TYPE )?(dra_sdk_\w+)(?:\{| gauge| [0-9])", text, re.MULTILINE))
+    # A gauge without a value now is known from its type; that of what is left out appears with the first value only.
+    return {omissions.METRIC} | set(re.findall(r"^(?:# TYPE )?(dra_sdk_\w+)(?:\{| gauge| [0-9])", text, re.MULTILINE))
 
 
 def monitoring() -> dict[tuple[str, str], JSON]:
