@@ -41,7 +41,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     unknown_kind_problems,
     workload_problems,
 )
-from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
+from dra_sdk.wire.conversion import older_version, original_path, reading_problem, to_v1
 from dra_sdk.wire.counters import overlapping
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import DEFAULT_VERSION
@@ -248,7 +248,7 @@ class _Validation:
         """Return the problems for which the server refuses the object, and those in fields that it drops before."""
         if isinstance(obj, dict) and not _is_resource(obj):
             return self._core_problems(obj), []
-        if problem := version_problem(obj):
+        if problem := reading_problem(obj):
             return [problem], []
         compile_cel = cel_compiler(self.profile)
         refused = validate(obj, profile=self.profile, compile_cel=compile_cel)

@@ -122,10 +122,8 @@ def test_bad_input_is_reported_with_its_line(run, text, message):
 def test_all_problems_of_all_files_are_reported(run, tmp_path):
     (tmp_path / "other.yaml").write_text("kind: Pod\napiVersion: v1\n")
     result = run("kind: Node\napiVersion: v1\n", "other.yaml")
-    assert (
-        result.err
-        == "cluster.yaml:1: Node/*: metadata.name: must be set\nother.yaml:1: Pod/*: metadata.name: must be set\n"
-    )
+    missing = "metadata.name: name or generateName must be set"
+    assert result.err == f"cluster.yaml:1: Node/*: {missing}\nother.yaml:1: Pod/*: {missing}\n"
 
 
 def test_all_files_that_cannot_be_read_are_reported(run, tmp_path):

@@ -449,3 +449,20 @@ def test_the_findings_as_a_report_of_tests(run):
         '  <testcase classname="b.yaml" name="ResourceClaimTemplate/gpu"/>',
         "</testsuite>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "spec"),
+    [
+        ("Pod", "v1", {"containers": [{"name": "c", "image": "i"}]}),
+        ("Job", "batch/v1", {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}),
+        ("ResourceClaim", "resource.k8s.io/v1", {}),
+    ],
+)
+def test_every_kind_may_have_generate_name(run, kind, version, spec):
+    made = {"apiVersion": version, "kind": kind, "metadata": {"name": None, "generateName": "x-"}, "spec": spec}
+    assert run("a.json", a_json=json.dumps(made))[:2] == (0, [])
+    wrong = made | {"metadata": {"generateName": "X_"}}
+    status, lines, _ = run("a.json", a_json=json.dumps(wrong))
+    assert status == 1
+    assert "metadata.generateName: must be a DNS subdomain" in " ".join(lines)

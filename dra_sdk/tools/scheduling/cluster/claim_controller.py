@@ -1,11 +1,11 @@
-"""What the claim controller does: make claims for pods from templates, and deallocate claims that no pod uses.
+"""What the claim controller does: make claims for pods from templates, and release claims of pods that have ended.
 
 Source: controller/resourceclaim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,18 +17,23 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     claim_name_base,
     generated_name,
     generated_uid,
+    is_generated_uid,
     object_key,
+    unused_name,
 )
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+MAX_CONSUMERS: Final = 256
+"""The most entries of `status.reservedFor`."""
 _FINISHED: Final = {"Succeeded", "Failed"}
 
 
 def is_finished(pod: Pod) -> bool:
-    """Return whether the pod has ended, so that it uses nothing any more."""
-    return pod.status.phase in _FINISHED
+    """Return whether the pod uses nothing any more: it has ended, or was deleted before it had a node."""
+    deleted = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    return deleted or pod.status.phase in _FINISHED
 
 
 def owner_uids(claim: JSON) -> set[Any]:
@@ -83,10 +88,66 @@ def used_claims(pod: Pod) -> Iterator[ObjectKey]:
         yield pod.metadata.namespace, extended.resource_claim_name
 
 
+def with_current_reservations(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with claims reserved for the pods that run with them, and for none that has ended.
+
+    A claim that loses its last reservation is deallocated if it has the scheduler's finalizer, and removed if it was
+    made for a pod that has ended. Reservations of pods that are not in the snapshot stay, as it may lack them.
+    """
+    pods = {key: pod_of(obj) for key, obj in snapshot.pods_by_key.items()}
+    claims = dict(snapshot.claims_by_key)
+    for pod in pods.values():
+        if pod.spec.node_name and not is_finished(pod):
+            claims |= {key: _reserved(claims[key], pod) for key in used_claims(pod) if key in claims}
+    released = [left for claim in claims.values() if (left := _released(claim, pods)) is not None]
+    return replace(snapshot, claims=tuple(released))
+
+
+def _reserved(claim: JSON, pod: Pod) -> JSON:
+    """Return the claim reserved for a pod that has a node, if it is allocated and has room for it."""
+    consumers = claim_consumers(claim)
+    if claim_allocation(claim) is None or len(consumers) >= MAX_CONSUMERS or pod.metadata.uid in consumer_uids(claim):
+        return claim
+    return with_status(claim, reservedFor=[*consumers, pod_consumer(pod)])
+
+
+def _released(claim: JSON, pods: Mapping[ObjectKey, Pod]) -> JSON | None:
+    """Return the claim without reservations of pods that have ended; None if it is removed, too."""
+    metadata, consumers = claim["metadata"], claim_consumers(claim)
+    namespace = object_key(claim)[0]
+    kept = [consumer for consumer in consumers if not (is_pod(consumer) and _has_ended(consumer, namespace, pods))]
+    if len(kept) < len(consumers):
+        claim = with_status(claim, reservedFor=kept or None)
+    if kept:
+        return claim
+    has_finalizer = FINALIZER in (metadata.get("finalizers") or ())
+    if has_finalizer and (consumers or metadata.get("deletionTimestamp")):
+        claim = deallocated(claim)
+    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    unneeded = any(owner.get("kind") == "Pod" and _has_ended(owner, namespace, pods) for owner in owners)
+    is_deleted = unneeded or bool(metadata.get("deletionTimestamp"))
+    return None if is_deleted and not claim["metadata"].get("finalizers") else claim
+
+
+def is_pod(consumer: JSON) -> bool:
+    """Return whether an entry of `status.reservedFor` is a pod."""
+    return consumer.get("resource") == "pods" and not consumer.get("apiGroup")
+
+
+def _has_ended(reference: JSON, namespace: str, pods: Mapping[ObjectKey, Pod]) -> bool:
+    """Return whether a pod that is referred to has ended, or another one has its name."""
+    pod = pods.get((namespace, str(reference.get("name"))))
+    if pod is None:
+        return False
+    uid = pod.metadata.uid
+    return is_finished(pod) or (uid != reference.get("uid") and not is_generated_uid(uid))
+
+
 def with_generated_claims(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change."""
     changed: list[JSON] = []
     owned = dict(_generated_claims(snapshot))
+    known_claims = set(snapshot.claims_by_key)
     for obj in snapshot.pods:
         pod = pod_of(obj)
         if is_finished(pod) or not pod.spec.resource_claims:
@@ -96,8 +157,9 @@ def with_generated_claims(snapshot: Snapshot) -> Snapshot:
         for entry in pod.spec.resource_claims:
             if not entry.resource_claim_template_name or entry.name in known:
                 continue
-            claim = owned.get((pod.metadata.uid, entry.name)) or _generate_claim(snapshot, pod, entry)
+            claim = owned.get((pod.metadata.uid, entry.name)) or _generate_claim(snapshot, pod, entry, known_claims)
             if claim is not None:
+                known_claims.add(object_key(claim))
                 changed.append(claim)
                 statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
         if len(statuses) > len(known):
@@ -114,7 +176,7 @@ def _generated_claims(snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], JSO
                 yield (str(owner.get("uid")), str(entry_name)), claim
 
 
-def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JSON | None:
+def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, known: Container[ObjectKey]) -> JSON | None:
     namespace = pod.metadata.namespace
     template = snapshot.templates_by_key.get((namespace, entry.resource_claim_template_name))
     if template is None:
@@ -125,7 +187,7 @@ def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JS
     claim = claim_made_for(pod, base, annotations, template["spec"].get("spec") or {}, entry.name)
     if metadata.get("labels"):
         claim["metadata"]["labels"] = metadata["labels"]
-    return claim
+    return with_unused_name(claim, known)
 
 
 def claim_made_for(pod: Pod, base: str, annotations: Mapping[str, str], spec: JSON, *reasons: str) -> JSON:
@@ -142,6 +204,16 @@ def claim_made_for(pod: Pod, base: str, annotations: Mapping[str, str], spec: JS
         "ownerReferences": [owner],
     }
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+
+
+def with_unused_name(claim: JSON, known: Container[ObjectKey]) -> JSON:
+    """Return a new claim that has `generateName`, under another name if one of the `known` claims has its name."""
+    metadata, (namespace, name) = claim["metadata"], object_key(claim)
+    if (namespace, name) not in known:
+        return claim
+    name = unused_name(metadata["generateName"], lambda other: (namespace, other) in known, namespace, metadata["uid"])
+    uid = generated_uid("ResourceClaim", (namespace, name), metadata["uid"])
+    return claim | {"metadata": metadata | {"name": name, "uid": uid}}
 
 
 def pod_consumer(pod: Pod) -> JSON:

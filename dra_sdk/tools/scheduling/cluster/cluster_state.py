@@ -20,6 +20,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_generated_claims,
     with_recreated_pods,
     with_status,
+    with_unused_name,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
@@ -65,7 +66,7 @@ class ClusterState:
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
-        self.free_resources = FreeResources(snapshot.nodes)
+        self.free_resources = FreeResources(snapshot.nodes, self.features.behaviour)
         self._running: dict[str, dict[ObjectKey, BoundPod]] = {}
 
     def snapshot(self) -> Snapshot:
@@ -84,7 +85,8 @@ class ClusterState:
 
     @cached_property
     def _classes_by_resource(self) -> dict[str, str]:
-        return classes_by_resource(self._snapshot.classes) if self.features.extended_resources else {}
+        features = self.features
+        return classes_by_resource(self._snapshot.classes, features.behaviour) if features.extended_resources else {}
 
     def requirements_of(self, pod: Pod) -> PodRequirements:
         """Return what a pod needs now; UnschedulableError if no node could ever meet it."""
@@ -122,14 +124,17 @@ class ClusterState:
     def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
         """Bind a pod to a node and give it its devices; return the claims that it uses."""
         key = pod_key(requirements.pod)
-        for name, claim in {**requirements.allocated_claims, **fit.claims}.items():
+        made = dict(fit.claims)
+        if EXTENDED_RESOURCES in made:
+            made[EXTENDED_RESOURCES] = with_unused_name(made[EXTENDED_RESOURCES], self.claims)
+        for name, claim in {**requirements.allocated_claims, **made}.items():
             self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
         requests = {name: amount for name, amount in requirements.requests.items() if name not in as_devices}
         self._run(fit.node, BoundPod(requirements.pod, requests))
         pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
-        if EXTENDED_RESOURCES in fit.claims:
-            name = fit.claims[EXTENDED_RESOURCES]["metadata"]["name"]
+        if EXTENDED_RESOURCES in made:
+            name = made[EXTENDED_RESOURCES]["metadata"]["name"]
             status = {"requestMappings": list(fit.mappings), "resourceClaimName": name}
             pod = with_status(pod, extendedResourceClaimStatus=status)
         self.pods[key] = pod

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from dra_sdk.model import JSON
 from dra_sdk.wire.resource.base import Amount, Object, Timestamp
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
-from dra_sdk.wire.validation.metadata import node_selector
+from dra_sdk.wire.validation.metadata import new_name, node_selector
 from dra_sdk.wire.validation.names import dns_label, dns_subdomain
 from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_found, not_supported, required
 
@@ -205,9 +205,9 @@ class Namespace(PartialTopLevel):
 
 def validate_core_object(value: TopLevel) -> list[Problem]:
     """Return what is invalid in a pod, node or namespace: its names, and the fields that are read here."""
-    name, namespace = value.metadata.name, value.metadata.namespace
+    metadata, namespace = value.metadata, value.metadata.namespace
     valid = dns_label if isinstance(value, Namespace) else dns_subdomain
-    problems = list(valid(name, "metadata.name")) if name else [required("metadata.name")]
+    problems = list(new_name(metadata.name, metadata.generate_name, valid))
     if isinstance(value, Pod):
         problems += [*(dns_label(namespace, "metadata.namespace") if namespace else ()), *validate_pod(value)]
     return problems + list(_taint_problems(value)) if isinstance(value, Node) else problems

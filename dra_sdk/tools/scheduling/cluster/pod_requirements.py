@@ -16,6 +16,7 @@ from typing import Final
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    MAX_CONSUMERS,
     claim_allocation,
     claim_consumers,
     claim_key,
@@ -28,7 +29,6 @@ from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
 
 ResourceAmounts = dict[str, Fraction]
 _POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
-_MAX_CONSUMERS: Final = 256
 _FIRST_ALTERNATIVE_SCORE: Final = 8
 
 
@@ -180,7 +180,7 @@ def _check_claim(name: str, claim: JSON, pod: Pod, classes: Mapping[str, JSON]) 
     if claim["metadata"].get("deletionTimestamp"):
         raise UnschedulableError(f"claim {name} is being deleted")
     consumers = claim_consumers(claim)
-    if len(consumers) >= _MAX_CONSUMERS and pod.metadata.uid not in consumer_uids(claim):
+    if len(consumers) >= MAX_CONSUMERS and pod.metadata.uid not in consumer_uids(claim):
         raise UnschedulableError(f"claim {name} is already reserved for {len(consumers)} pods, and no more are allowed")
     if claim_allocation(claim) is None and (missing := missing_class(claim, classes)):
         raise UnschedulableError(f"claim {name}: {missing}")

@@ -33,6 +33,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     is_finished,
     owner_uids,
     used_claims,
+    with_current_reservations,
     with_generated_claims,
     with_recreated_pods,
     without_hypothetical_allocations,
@@ -82,6 +83,7 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     A search for devices is stopped after `max_steps`. After each stopped search the limit is halved, down to 30 000
     steps, so that many claims without a solution do not take too long. `count` is called with how many pods were tried.
     """
+    snapshot = with_current_reservations(snapshot)
     evicted = find_evictions(snapshot)
     removed = [pod_of(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
@@ -137,8 +139,11 @@ class _SchedulingRun:
                 self._placed[pod_key(pod)] = self._running_placement(pod)
 
     def allocate_unused_claims(self) -> None:
-        """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
-        used = {key for pod in self._pods for key in used_claims(pod)}
+        """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon.
+
+        Those of pods that have ended are left alone.
+        """
+        used = {key for obj in self.state.pods.values() for key in used_claims(pod_of(obj))}
         taints = {taint["key"] for node in self._nodes.values() for taint in node_taints(node)}
         tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT["key"]})]
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
@@ -23,11 +24,11 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Count,
     ObjectKey,
     Snapshot,
-    generated_name,
     generated_uid,
     grouped,
     no_count,
     object_key,
+    unused_name,
     value_at,
 )
 from dra_sdk.tools.scheduling.cluster.valid_shapes import ValidShapes
@@ -38,10 +39,11 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     core_object_problems,
     expand,
     is_core_kind,
+    owned_pods,
     unknown_kind_problems,
     workload_problems,
 )
-from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
+from dra_sdk.wire.conversion import older_version, original_path, reading_problem, to_v1
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import Dropped, Problem, title, validate
@@ -160,8 +162,7 @@ class _LocatedObject:
 
     def problem_line(self, problem: Problem) -> str:
         """Return a problem as a line of text; for a CEL expression, with its line and a pointer to the column."""
-        what = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
-        return f"{self.location(problem.field)}: {_one_line(what, _MAX_PROBLEM_SHOWN)}{self._pointer(problem)}"
+        return f"{self.location(problem.field)}: {_one_line(str(problem), _MAX_PROBLEM_SHOWN)}{self._pointer(problem)}"
 
     def _pointer(self, problem: Problem) -> str:
         match = _COLUMN.match(problem.detail)
@@ -185,6 +186,7 @@ class _SnapshotReader:
     warnings: list[str] = field(default_factory=list)
     ignored_kinds: Counter[str] = field(default_factory=Counter)
     _seen: dict[tuple[str, ObjectKey], _LocatedObject] = field(default_factory=dict)
+    _named: set[tuple[str, ObjectKey]] = field(default_factory=set)
     _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
     _older: Counter[tuple[str, str]] = field(default_factory=Counter)
     _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
@@ -192,15 +194,12 @@ class _SnapshotReader:
     def read(self, located: _LocatedObject) -> None:
         """Keep the object, or its problems, or count it as ignored."""
         obj = located.obj
-        if not isinstance(obj, dict):
-            self.problems.append(f"{located.location()}: must be an object, is {obj!r:.60}")
+        if problem := reading_problem(obj):
+            self.problems.append(located.problem_line(problem))
             return
         kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
         if kind.endswith("List") and "items" in obj:
             self.problems.append(located.problem_line(invalid("items", f"must be a list, is {show(obj['items'])}")))
-            return
-        if problem := version_problem(obj):
-            self.problems.append(located.problem_line(problem))
             return
         if located.version:
             self._older[located.source.name, located.version] += 1
@@ -214,7 +213,7 @@ class _SnapshotReader:
             self.problems += unknown
             self.ignored_kinds.update([kind] if not unknown else [])
             return
-        obj = _with_names(obj, located, len(self._seen))
+        obj = self._with_names(obj, located)
         problems, stored = ([], obj) if located.source.stored else self._checked(kind, obj, located)
         self.problems += [located.problem_line(problem) for problem in problems]
         if not problems and stored is not None:
@@ -223,16 +222,37 @@ class _SnapshotReader:
             else:
                 self._keep(kind, stored, located)
 
+    def _with_names(self, obj: JSON, located: _LocatedObject) -> JSON:
+        """Return the object with the default namespace, and with a name in place of `generateName`."""
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, dict):
+            return obj if metadata is not None else obj | {"metadata": {}}
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        kind = str(obj.get("kind"))
+        if kind in _CLAIM_KINDS or kind not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
+            metadata = {"namespace": located.source.namespace} | metadata
+        base = metadata.get("generateName")
+        if isinstance(base, str) and base and not metadata.get("name"):
+            namespace = str(metadata.get("namespace") or "")
+            is_used = partial(self._is_used, kind, namespace)
+            metadata["name"] = unused_name(base, is_used, located.source.name, str(len(self._named)))
+            self._named.add((kind, (namespace, metadata["name"])))
+        return obj | {"metadata": metadata}
+
+    def _is_used(self, kind: str, namespace: str, name: str) -> bool:
+        return (kind, (namespace, name)) in self._named or (kind, (namespace, name)) in self._seen
+
     def expand_workloads(self) -> None:
         """Keep, after all objects are read, the pods that the controllers of workloads make."""
         seen: dict[tuple[KindKey, ObjectKey], _LocatedObject] = {}
         pods = self.objects.setdefault("pods", {})
+        owned = owned_pods(pods)
         for located, obj in self._workloads:
             if before := seen.get((kind_key(obj), object_key(obj))):
                 self.problems.append(located.second_definition(before))
                 continue
             seen[kind_key(obj), object_key(obj)] = located
-            made, notes = expand(obj, self.kinds, pods)
+            made, notes = expand(obj, self.kinds, pods, owned)
             self.warnings += [f"{located.location()} {note}" for note in notes]
             pods |= {object_key(pod): pod for pod in made}
 
@@ -350,20 +370,6 @@ def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
 
 def _and_more(more: int) -> str:
     return f" (and {counted(more, 'more such field')})" if more else ""
-
-
-def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
-    """Return the object with the default namespace, and with a name in place of `generateName`."""
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return obj if metadata is not None else obj | {"metadata": {}}
-    metadata = {name: value for name, value in metadata.items() if value is not None}
-    if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
-        metadata = {"namespace": located.source.namespace} | metadata
-    base = metadata.get("generateName")
-    if isinstance(base, str) and base and not metadata.get("name"):
-        metadata = {"name": generated_name(base, located.source.name, str(number))} | metadata
-    return obj | {"metadata": metadata}
 
 
 def _with_spec(obj: JSON) -> JSON:

@@ -2,16 +2,29 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     FINALIZER,
     claim_key,
     deallocated,
     used_claims,
+    with_current_reservations,
     with_generated_claims,
     with_recreated_pods,
     without_consumers,
 )
-from tests.tools.scheduling.cluster.objects import allocated, claim, cluster, parsed, pod, request, template
+from tests.tools.scheduling.cluster.objects import (
+    allocated,
+    claim,
+    cluster,
+    gpus,
+    node,
+    nodes_of,
+    parsed,
+    pod,
+    request,
+    template,
+)
 
 
 def test_a_claim_is_generated_for_each_use_of_a_template():
@@ -82,6 +95,75 @@ def test_a_recreated_pod_has_no_node_no_status_and_no_generated_claims():
     assert "nodeName" not in again["spec"]
     assert "status" not in again
     assert after.pods_by_key["default", "q"] is before.pods_by_key["default", "q"]
+
+
+def reservations(snapshot):
+    """For each claim by its name: the reserving pods, and whether it is allocated."""
+    return {
+        claim["metadata"]["name"]: (
+            [consumer["name"] for consumer in claim["status"].get("reservedFor", ())],
+            "allocation" in claim["status"],
+        )
+        for claim in snapshot.claims
+    }
+
+
+def ended(name, phase="Succeeded", **more):
+    return pod(name, claims=["c"], nodeName="node-a", **more) | {"status": {"phase": phase}}
+
+
+def held(name="c", pods=("p",), finalizers=(FINALIZER,), **metadata):
+    made = allocated(claim(name), "gpu-0", pods=pods)
+    made["metadata"] |= {"finalizers": list(finalizers)} | metadata
+    return made
+
+
+OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": True}]
+DELETED = "2026-11-28T00:00:00Z"
+WAITING_AND_DELETED = pod("p", claims=["c"])
+WAITING_AND_DELETED["metadata"] |= {"deletionTimestamp": DELETED}
+REPLACED = pod("p", claims=["c"])
+REPLACED["metadata"] |= {"uid": "another"}
+
+
+@pytest.mark.parametrize(
+    ("given", "pods", "left"),
+    [
+        (held(), [ended("p")], {"c": ([], False)}),
+        (held(), [ended("p", "Failed")], {"c": ([], False)}),
+        (held(), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(), [], {"c": (["p"], True)}),
+        (held(), [WAITING_AND_DELETED], {"c": ([], False)}),
+        (held(), [REPLACED], {"c": ([], False)}),
+        (held(pods=["p", "q"]), [ended("p"), ended("q", "Running")], {"c": (["q"], True)}),
+        (held(finalizers=()), [ended("p")], {"c": ([], True)}),
+        (held(pods=()), [ended("p")], {"c": ([], True)}),
+        (held(ownerReferences=OWNER), [ended("p")], {}),
+        (held(ownerReferences=OWNER, finalizers=()), [ended("p")], {}),
+        (held(ownerReferences=OWNER, finalizers=(FINALIZER, "mine")), [ended("p")], {"c": ([], False)}),
+        (held(ownerReferences=OWNER), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(pods=(), deletionTimestamp=DELETED), [], {}),
+        (held(deletionTimestamp=DELETED), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(pods=()), [ended("p", "Running")], {"c": (["p"], True)}),
+    ],
+)
+def test_claims_are_reserved_for_the_pods_that_run(given, pods, left):
+    assert reservations(with_current_reservations(cluster(given, *pods))) == left
+
+
+def test_a_consumer_that_is_no_pod_keeps_its_claim():
+    given = held()
+    given["status"]["reservedFor"] = [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "p", "uid": "g"}
+    ]
+    assert reservations(with_current_reservations(cluster(given, ended("p")))) == {"c": (["p"], True)}
+
+
+def test_a_pod_gets_the_devices_of_one_that_has_ended():
+    waiting = pod("next", templates=["one"])
+    outcome = schedule(cluster(node("node-a"), gpus("node-a", "gpu-0"), held(), ended("p"), template("one"), waiting))
+    assert nodes_of(outcome) == {"next": "node-a"}
+    assert outcome.complete, "nobody waits for the claim of the pod that has ended"
 
 
 def test_a_template_may_have_no_requests():
