@@ -33,7 +33,8 @@ from dra_sdk.tools.configuration.review import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
-from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.template_uses import kind_key
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
     core_object_problems,

@@ -12,6 +12,7 @@ reserves devices in `cluster_state`, `preemption` is PostFilter, and `scheduling
 
 from __future__ import annotations
 
+from dra_sdk.tools.scheduling.cluster.located_objects import ObjectSource
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
     NO_NODE_PREFIX,
@@ -24,7 +25,6 @@ from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
 )
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import (
-    ObjectSource,
     SnapshotReadError,
     SnapshotReading,
     read_snapshot,

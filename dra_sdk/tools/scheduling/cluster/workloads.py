@@ -19,6 +19,8 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
 from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, pod_of, validate_core_object, validate_pod
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBudget
+from dra_sdk.tools.scheduling.cluster.foreign_kinds import WITHOUT_PODS
+from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, makes_objects
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason, required_node_names
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
 from dra_sdk.tools.scheduling.cluster.snapshot import (
@@ -31,13 +33,8 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     unused_name,
     value_at,
 )
-from dra_sdk.tools.scheduling.cluster.workload_kinds import (
-    TemplateUse,
-    WorkloadError,
-    WorkloadKinds,
-    kind_key,
-    object_name,
-)
+from dra_sdk.tools.scheduling.cluster.template_uses import Path, TemplateUse, WorkloadError, kind_key, object_name
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation.decoding import read_as
@@ -91,14 +88,37 @@ def unknown_kind_problems(obj: JSON, kinds: WorkloadKinds) -> Iterator[Problem]:
     """Yield why an object may not be passed over: a misspelt kind, or a kind that may need devices and is not known."""
     yield from kind_problems(obj.get("apiVersion"), obj.get("kind"))
     version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
-    if not version or version in builtin_kinds() or kind_key(obj) in kinds.table:
+    known = kind_key(obj) in {*kinds.table, *WITHOUT_PODS, *RUNTIMES} or makes_objects(obj)
+    if not version or version in builtin_kinds() or known:
         return
-    if sign := next(_signs({key: value for key, value in obj.items() if key != "metadata"}), ""):
-        detail = (
-            f"{kind} of {version} is not understood, and its field {sign} may mean that it makes pods or claims; "
-            "describe it in a file of --workloads, or leave it out by --ignore-kind"
+    content = {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
+    if sign := next(_signs(content), ""):
+        detail = f"{kind} of {version} is not understood, and its field {sign} may mean that it makes pods or claims; "
+        yield Problem("kind", ProblemType.NOT_SUPPORTED, detail + _way_out(content))
+
+
+def _way_out(content: JSON) -> str:
+    """Return what can be done about an object that is not understood."""
+    if path := next(_pod_specs(content), None):
+        return (
+            f"describe it in a file of --workloads (it has pods at {join_path(path)}), or leave it out by --ignore-kind"
         )
-        yield Problem("kind", ProblemType.NOT_SUPPORTED, detail)
+    return (
+        "it has no pod template that --workloads could describe: add the pods and claims that it makes, as "
+        "`kubectl get pods,resourceclaims,resourceclaimtemplates -o yaml` shows them, and leave it out by --ignore-kind"
+    )
+
+
+def _pod_specs(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of what look like PodSpecs."""
+    if isinstance(value, dict):
+        if isinstance(value.get("containers"), list):
+            yield path
+        for key, item in value.items():
+            yield from _pod_specs(item, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _pod_specs(item, (*path, index))
 
 
 def _signs(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[str]:
@@ -152,13 +172,11 @@ def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -
     if not uses:
         detail = f"{kind} has no pod template where one is expected"
         return [Problem("spec", ProblemType.REQUIRED, detail)]
-    for path, use in uses.items():
-        where = join_path(path)
-        if not typed:
-            problems += field_problems("PodTemplateSpec", use.template, profile, where)
-        value, found = read_as(Pod, {"metadata": {}, "spec": use.template.get("spec") or {}}, profile)
-        found += [] if value is None else validate_pod(value)
-        problems += [Problem(f"{where}.{problem.field}", problem.type, problem.detail) for problem in found]
+    for use in uses.values():
+        found = [] if typed else list(field_problems("PodTemplateSpec", use.template, profile))
+        value, more = read_as(Pod, {"metadata": {}, "spec": use.template.get("spec") or {}}, profile)
+        found += more if value is None else [*more, *validate_pod(value)]
+        problems += [Problem(use.place(problem.field), problem.type, problem.detail) for problem in found]
     return problems
 
 
