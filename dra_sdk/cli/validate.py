@@ -53,7 +53,7 @@ from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SHOWN: Final = 10  # devices in a warning
-_NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota"}
 
 
 def add_parser(commands: Commands) -> None:

@@ -100,6 +100,11 @@ def pod_disruption_budgets() -> str:
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
+def resource_quotas() -> str:
+    """Return the collection of ResourceQuotas of all namespaces."""
+    return "/api/v1/resourcequotas"
+
+
 def events(namespace: str) -> str:
     """Return the collection of Events of one namespace (events.k8s.io/v1)."""
     return f"/apis/{EVENTS_VERSION}/namespaces/{segment(namespace)}/events"

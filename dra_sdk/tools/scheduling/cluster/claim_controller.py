@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim, pod_of
@@ -21,6 +21,9 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     object_key,
     unused_name,
 )
+
+if TYPE_CHECKING:
+    from dra_sdk.tools.scheduling.cluster.quotas import QuotaAdmission
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -143,21 +146,35 @@ def _has_ended(reference: JSON, namespace: str, pods: Mapping[ObjectKey, Pod]) -
     return is_finished(pod) or (uid != reference.get("uid") and not is_generated_uid(uid))
 
 
-def with_generated_claims(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change."""
+def refusal_key(pod: Pod, entry: str) -> str:
+    """Return the key in `QuotaAdmission.refusals` of a claim that cannot be made for an entry of a pod."""
+    return f"{pod.metadata.uid}/{entry}"
+
+
+def with_generated_claims(snapshot: Snapshot, admission: QuotaAdmission | None = None) -> Snapshot:
+    """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change.
+
+    admission: what quotas allow; it gets the refusals of claims. None: there are no quotas.
+    """
+    refusals = {} if admission is None else admission.refusals
     changed: list[JSON] = []
     owned = dict(_generated_claims(snapshot))
     known_claims = set(snapshot.claims_by_key)
     for obj in snapshot.pods:
         pod = pod_of(obj)
-        if is_finished(pod) or not pod.spec.resource_claims:
+        if is_finished(pod) or not pod.spec.resource_claims or pod.metadata.uid in refusals:
             continue
         known = {status.name for status in pod.status.resource_claim_statuses}
         statuses = list((obj.get("status") or {}).get("resourceClaimStatuses") or ())
         for entry in pod.spec.resource_claims:
             if not entry.resource_claim_template_name or entry.name in known:
                 continue
-            claim = owned.get((pod.metadata.uid, entry.name)) or _generate_claim(snapshot, pod, entry, known_claims)
+            claim = owned.get((pod.metadata.uid, entry.name))
+            if claim is None:
+                claim = _generate_claim(snapshot, pod, entry, known_claims)
+                if claim is not None and admission is not None and (reason := admission.admit(claim)):
+                    refusals[refusal_key(pod, entry.name)] = reason
+                    continue
             if claim is not None:
                 known_claims.add(object_key(claim))
                 changed.append(claim)

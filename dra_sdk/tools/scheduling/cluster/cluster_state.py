@@ -31,6 +31,7 @@ from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     pod_requests,
     requirements_of,
 )
+from dra_sdk.tools.scheduling.cluster.quotas import QuotaAdmission
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 
 
@@ -48,8 +49,9 @@ class BoundPod:
 
 
 class ClusterState:
-    """Starts as a snapshot and records every change; `snapshot` returns the result.
+    """Starts as a snapshot with a claim for each use of a template, and records every change.
 
+    admission: what quotas allow, and what they refuse.
     features: what the scheduler can do.
     nodes: the nodes by name.
     claims, pods: the objects by namespace and name.
@@ -59,7 +61,8 @@ class ClusterState:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.admission = QuotaAdmission(snapshot)
+        self._snapshot = snapshot = with_generated_claims(snapshot, self.admission)
         self.features = SchedulerFeatures.of(snapshot.profile)
         self.nodes = snapshot.nodes_by_name
         self.claims = dict(snapshot.claims_by_key)
@@ -90,7 +93,8 @@ class ClusterState:
 
     def requirements_of(self, pod: Pod) -> PodRequirements:
         """Return what a pod needs now; UnschedulableError if no node could ever meet it."""
-        return requirements_of(pod, self.claims, self._snapshot.classes_by_name, self._classes_by_resource)
+        classes, refusals = self._snapshot.classes_by_name, self.admission.refusals
+        return requirements_of(pod, self.claims, classes, self._classes_by_resource, refusals)
 
     def add_running_pods(self, pods: Iterable[Pod]) -> None:
         """Add those of the pods that already run on a node."""
@@ -112,14 +116,20 @@ class ClusterState:
             for key in [key for key in removed if key in pods]:
                 freed = pods.pop(key)
                 self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], freed.requests)
-        before = self.snapshot()
-        after = with_generated_claims(with_recreated_pods(before, (pod_of(self.pods[key]) for key in removed)))
+        without = with_recreated_pods(self.snapshot(), (pod_of(self.pods[key]) for key in removed))
+        self.admission = QuotaAdmission(without)
+        after = with_generated_claims(without, self.admission)
         for key, claim in self.claims.items():
             left = after.claims_by_key.get(key)
             if claim_allocation(claim) is not None and (left is None or claim_allocation(left) is None):
                 self.allocated.remove(claim)
         self.claims, self.pods = dict(after.claims_by_key), dict(after.pods_by_key)
         return [pod_of(self.pods[key]) for key in removed]
+
+    def bind_refusal(self, fit: NodeFit) -> str:
+        """Return why the API server refuses the claim for extended resources that a pod needs to be bound."""
+        claim = fit.claims.get(EXTENDED_RESOURCES)
+        return self.admission.admit(claim) if claim is not None else ""
 
     def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
         """Bind a pod to a node and give it its devices; return the claims that it uses."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,8 +23,9 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_results,
     consumer_uids,
     owner_uids,
+    refusal_key,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, ResourceRequirements
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
 
 ResourceAmounts = dict[str, Fraction]
@@ -34,13 +35,22 @@ _FIRST_ALTERNATIVE_SCORE: Final = 8
 
 def pod_requests(pod: Pod) -> ResourceAmounts:
     """Return the requests of a pod: those of all its containers, or of its largest init container if that is more."""
+    return _pod_amounts(pod, lambda resources: resources.effective_requests)
+
+
+def pod_limits(pod: Pod) -> ResourceAmounts:
+    """Return the limits of a pod, likewise."""
+    return _pod_amounts(pod, lambda resources: resources.limits)
+
+
+def _pod_amounts(pod: Pod, amounts_of: Callable[[ResourceRequirements], Mapping[str, Quantity]]) -> ResourceAmounts:
     total: ResourceAmounts = defaultdict(Fraction)
     sidecars: ResourceAmounts = defaultdict(Fraction)
     init_phase: ResourceAmounts = defaultdict(Fraction)
     for container in pod.spec.containers:
-        _add(total, container.resources.effective_requests)
+        _add(total, amounts_of(container.resources))
     for container in pod.spec.init_containers:
-        wanted = container.resources.effective_requests
+        wanted = amounts_of(container.resources)
         if container.is_sidecar:
             _add(sidecars, wanted)
             _raise_to(init_phase, sidecars)
@@ -51,7 +61,7 @@ def pod_requests(pod: Pod) -> ResourceAmounts:
     for name, amount in sidecars.items():
         total[name] += amount
     _raise_to(total, init_phase)
-    for name, quantity in pod.spec.resources.effective_requests.items():
+    for name, quantity in amounts_of(pod.spec.resources).items():
         if name.startswith(_POD_LEVEL):
             total[name] = quantity.value
     _add(total, pod.spec.overhead)
@@ -134,16 +144,24 @@ class PodRequirements:
 
 
 def requirements_of(
-    pod: Pod, claims: Mapping[ObjectKey, JSON], classes: Mapping[str, JSON], resources: Mapping[str, str]
+    pod: Pod,
+    claims: Mapping[ObjectKey, JSON],
+    classes: Mapping[str, JSON],
+    resources: Mapping[str, str],
+    refusals: Mapping[str, str] | None = None,
 ) -> PodRequirements:
     """Return the requirements of a pod; UnschedulableError if no node could ever meet them.
 
-    `resources` has the DeviceClass of each extended resource of the cluster.
+    resources: the DeviceClass of each extended resource of the cluster.
+    refusals: see `QuotaAdmission`.
     """
+    refusals = refusals or {}
+    if pod.metadata.uid in refusals:
+        raise UnschedulableError(refusals[pod.metadata.uid])
     if pod.spec.scheduling_gates:
         gates = [gate.get("name") or "" for gate in pod.spec.scheduling_gates]
         raise UnschedulableError(f"blocked by scheduling gate{'s' if len(gates) > 1 else ''} {', '.join(gates)}")
-    pod_claims = dict(_pod_claims(pod, claims))
+    pod_claims = dict(_pod_claims(pod, claims, refusals))
     for name, claim in pod_claims.items():
         _check_claim(name, claim, pod, classes)
     requests = pod_requests(pod)
@@ -160,17 +178,20 @@ def _usable_nodes(claim: JSON) -> tuple[JSON | None, bool]:
     return (claim_allocation(claim) or {}).get("nodeSelector"), has_skipped_operations(claim)
 
 
-def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON]) -> Iterator[tuple[str, JSON]]:
+def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON], refusals: Mapping[str, str]) -> Iterator[tuple[str, JSON]]:
     for entry in pod.spec.resource_claims:
         try:
             key = claim_key(pod, entry)
         except LookupError as error:
-            raise UnschedulableError(f"claim {entry.name}: {error}") from error
+            reason = refusals.get(refusal_key(pod, entry.name), str(error))
+            raise UnschedulableError(f"claim {entry.name}: {reason}") from error
         if key is None:
             continue
         claim = claims.get(key)
         if claim is None:
             raise UnschedulableError(f"claim {entry.name}: there is no ResourceClaim {key[1]} in namespace {key[0]}")
+        if claim["metadata"].get("uid") in refusals:
+            raise UnschedulableError(f"claim {entry.name}: {refusals[claim['metadata']['uid']]}")
         if entry.resource_claim_template_name and pod.metadata.uid not in owner_uids(claim):
             raise UnschedulableError(f"claim {entry.name}: {key[1]} was not made for this pod")
         yield entry.name, claim

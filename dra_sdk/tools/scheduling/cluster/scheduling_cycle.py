@@ -34,7 +34,6 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     owner_uids,
     used_claims,
     with_current_reservations,
-    with_generated_claims,
     with_recreated_pods,
     without_hypothetical_allocations,
 )
@@ -88,7 +87,7 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     removed = [pod_of(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
     current = with_priorities(with_daemon_pods(current))
-    run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
+    run = _SchedulingRun(_without_stale_claims(current), max_steps)
     run.schedule_pods(count)
     run.allocate_unused_claims()
     after = run.state.snapshot()
@@ -111,7 +110,7 @@ class _SchedulingRun:
         )
         self._node_filter = NodeFilter(self._allocator, state.allocated, state.free_resources)
         self._nodes = state.nodes
-        self._pods = [pod for obj in snapshot.pods if not is_finished(pod := pod_of(obj))]
+        self._pods = [pod for obj in state.pods.values() if not is_finished(pod := pod_of(obj))]
         self._candidates = defaultdict[str, CandidateNodes](partial(CandidateNodes, self._nodes))
         self._preemption = DefaultPreemption(state, self._node_filter, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
@@ -175,6 +174,9 @@ class _SchedulingRun:
         """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
         key = pod_key(pod)
         fit, reason, requirements = self._find_node(pod)
+        if fit is not None and (reason := self.state.bind_refusal(fit)):
+            self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
+            return 0
         if requirements is not None and fit is not None:
             self._preemption.withdraw(pod)
             self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)

@@ -43,6 +43,7 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "DaemonSet": "daemon_sets",
     "PriorityClass": "priority_classes",
     "PodDisruptionBudget": "disruption_budgets",
+    "ResourceQuota": "quotas",
 }
 """The field of Snapshot for each kind of object."""
 
@@ -152,8 +153,8 @@ class Snapshot:
     must not be changed either. `read_snapshot` makes a snapshot from documents.
 
     nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets, priority_classes,
-        disruption_budgets: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are made when
-        the nodes are known; those of other workloads are among the pods.
+        disruption_budgets, quotas: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are
+        made when the nodes are known; those of other workloads are among the pods.
     profile: the release and feature gates of the API server and the scheduler.
     hypothetical: claims without a pod that were allocated as if a pod used them, and the node of that pod.
     """
@@ -169,6 +170,7 @@ class Snapshot:
     daemon_sets: tuple[JSON, ...] = ()
     priority_classes: tuple[JSON, ...] = ()
     disruption_budgets: tuple[JSON, ...] = ()
+    quotas: tuple[JSON, ...] = ()
     profile: ServerProfile = field(default_factory=ServerProfile.of)
     hypothetical: Mapping[ObjectKey, str] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ from dra_sdk.tools.scheduling.cluster.foreign_kinds import WITHOUT_PODS
 from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, makes_objects
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason, required_node_names
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
+from dra_sdk.tools.scheduling.cluster.quotas import ResourceQuota
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
     ObjectKey,
@@ -47,6 +48,7 @@ CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "Namespace": Namespace,
     "PriorityClass": PriorityClass,
     "PodDisruptionBudget": PodDisruptionBudget,
+    "ResourceQuota": ResourceQuota,
 }
 """The kinds that decide about pods beside those of resource.k8s.io, and their models."""
 _CORE_VERSIONS: Final[Mapping[str, str]] = {
