@@ -36,7 +36,6 @@ from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
 from dra_sdk.tools.scheduling.cluster.template_uses import kind_key
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.tools.scheduling.cluster.workloads import (
-    CORE_KINDS,
     core_object_problems,
     is_core_kind,
     unknown_kind_problems,
@@ -53,7 +52,14 @@ from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SHOWN: Final = 10  # devices in a warning
-_NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota"}
+_NAMESPACED: Final = {
+    "Pod",
+    "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "PodGroup",
+}
 
 
 def add_parser(commands: Commands) -> None:
@@ -263,7 +269,7 @@ class _Validation:
 
     def _is_ignored(self, obj: dict[str, Any]) -> bool:
         """Return whether nothing is checked of an object: its kind is ignored or has nothing to do with devices."""
-        if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
+        if not obj.get("kind") or _is_resource(obj) or is_core_kind(obj):
             return False
         known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))
         return not known or str(obj["kind"]) in self.ignore

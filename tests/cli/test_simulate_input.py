@@ -50,7 +50,7 @@ def test_standard_input_is_read(run, monkeypatch):
             "DRADeviceTaints is off in Kubernetes",
         ),
         (["--server-version", "1.20"], "'1.20' is not one of 1.34, "),
-        (["--feature-gates", "Nonsense=true"], "feature gate 'Nonsense' has no effect here"),
+        (["--feature-gates", "Nonsense=true"], "Kubernetes 1.34 to 1.37 have no feature gate Nonsense"),
         (["--fixture", "x"], "--fixture and --node need --driver NAME"),
         (["--driver", "nonsense"], "unknown driver 'nonsense'"),
         (["--kubeconfig", "missing", "--from-cluster"], "kubeconfig missing cannot be read: No such file or directory"),

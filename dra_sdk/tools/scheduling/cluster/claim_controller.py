@@ -5,25 +5,31 @@ Source: controller/resourceclaim.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim, pod_of
+from dra_sdk.tools.scheduling.cluster.pod_groups import (
+    CLAIMS_GATE,
+    PodGroup,
+    group_consumer,
+    group_key,
+    is_group_of,
+    is_owner,
+    is_shared,
+)
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     ObjectKey,
     Snapshot,
-    claim_name_base,
-    generated_name,
-    generated_uid,
     is_generated_uid,
     object_key,
-    unused_name,
 )
 
 if TYPE_CHECKING:
-    from dra_sdk.tools.scheduling.cluster.quotas import QuotaAdmission
+    pass
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -58,6 +64,18 @@ def claim_results(claim: JSON) -> list[JSON]:
 def claim_consumers(claim: JSON) -> list[JSON]:
     """Return `status.reservedFor`."""
     return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def is_reserved_for(claim: JSON, pod: Pod) -> bool:
+    """Return whether a claim is reserved for a pod or for its PodGroup."""
+    consumers = claim_consumers(claim)
+    return any(consumer.get("uid") == pod.metadata.uid or is_group_of(consumer, pod) for consumer in consumers)
+
+
+def is_made_for(claim: JSON, pod: Pod) -> bool:
+    """Return whether a claim from a template was made for a pod or for its PodGroup."""
+    owners = [owner for owner in claim["metadata"].get("ownerReferences") or () if owner.get("controller")]
+    return any(owner.get("uid") == pod.metadata.uid or is_owner(owner, pod) for owner in owners)
 
 
 def consumer_uids(claim: JSON) -> set[Any]:
@@ -98,20 +116,39 @@ def with_current_reservations(snapshot: Snapshot) -> Snapshot:
     made for a pod that has ended. Reservations of pods that are not in the snapshot stay, as it may lack them.
     """
     pods = {key: pod_of(obj) for key, obj in snapshot.pods_by_key.items()}
-    claims = dict(snapshot.claims_by_key)
+    claims, groups = dict(snapshot.claims_by_key), groups_of(snapshot)
     for pod in pods.values():
         if pod.spec.node_name and not is_finished(pod):
-            claims |= {key: _reserved(claims[key], pod) for key in used_claims(pod) if key in claims}
+            shared = shared_claims(pod, groups.get(group_key(pod)))
+            claims |= {key: _reserved(claims[key], pod, shared.get(key)) for key in used_claims(pod) if key in claims}
     released = [left for claim in claims.values() if (left := _released(claim, pods)) is not None]
     return replace(snapshot, claims=tuple(released))
 
 
-def _reserved(claim: JSON, pod: Pod) -> JSON:
-    """Return the claim reserved for a pod that has a node, if it is allocated and has room for it."""
+def groups_of(snapshot: Snapshot) -> dict[ObjectKey, PodGroup]:
+    """Return the PodGroups; without the feature gate of their claims, they have none."""
+    groups = {object_key(obj): PodGroup.model_validate(obj) for obj in snapshot.pod_groups}
+    for group in () if snapshot.profile.enabled(CLAIMS_GATE) else groups.values():
+        group.spec.resource_claims = []
+    return groups
+
+
+def shared_claims(pod: Pod, group: PodGroup | None) -> dict[ObjectKey, PodGroup]:
+    """Return the claims of a pod that are its group's, with the group."""
+    shared: dict[ObjectKey, PodGroup] = {}
+    for entry in pod.spec.resource_claims if group is not None else ():
+        with suppress(LookupError):
+            if group is not None and is_shared(entry, group) and (key := claim_key(pod, entry)):
+                shared[key] = group
+    return shared
+
+
+def _reserved(claim: JSON, pod: Pod, group: PodGroup | None) -> JSON:
+    """Return the claim reserved for a pod that has a node, or for its group, if it is allocated and has room for it."""
     consumers = claim_consumers(claim)
-    if claim_allocation(claim) is None or len(consumers) >= MAX_CONSUMERS or pod.metadata.uid in consumer_uids(claim):
+    if claim_allocation(claim) is None or len(consumers) >= MAX_CONSUMERS or is_reserved_for(claim, pod):
         return claim
-    return with_status(claim, reservedFor=[*consumers, pod_consumer(pod)])
+    return with_status(claim, reservedFor=[*consumers, pod_consumer(pod) if group is None else group_consumer(group)])
 
 
 def _released(claim: JSON, pods: Mapping[ObjectKey, Pod]) -> JSON | None:
@@ -144,93 +181,6 @@ def _has_ended(reference: JSON, namespace: str, pods: Mapping[ObjectKey, Pod]) -
         return False
     uid = pod.metadata.uid
     return is_finished(pod) or (uid != reference.get("uid") and not is_generated_uid(uid))
-
-
-def refusal_key(pod: Pod, entry: str) -> str:
-    """Return the key in `QuotaAdmission.refusals` of a claim that cannot be made for an entry of a pod."""
-    return f"{pod.metadata.uid}/{entry}"
-
-
-def with_generated_claims(snapshot: Snapshot, admission: QuotaAdmission | None = None) -> Snapshot:
-    """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change.
-
-    admission: what quotas allow; it gets the refusals of claims. None: there are no quotas.
-    """
-    refusals = {} if admission is None else admission.refusals
-    changed: list[JSON] = []
-    owned = dict(_generated_claims(snapshot))
-    known_claims = set(snapshot.claims_by_key)
-    for obj in snapshot.pods:
-        pod = pod_of(obj)
-        if is_finished(pod) or not pod.spec.resource_claims or pod.metadata.uid in refusals:
-            continue
-        known = {status.name for status in pod.status.resource_claim_statuses}
-        statuses = list((obj.get("status") or {}).get("resourceClaimStatuses") or ())
-        for entry in pod.spec.resource_claims:
-            if not entry.resource_claim_template_name or entry.name in known:
-                continue
-            claim = owned.get((pod.metadata.uid, entry.name))
-            if claim is None:
-                claim = _generate_claim(snapshot, pod, entry, known_claims)
-                if claim is not None and admission is not None and (reason := admission.admit(claim)):
-                    refusals[refusal_key(pod, entry.name)] = reason
-                    continue
-            if claim is not None:
-                known_claims.add(object_key(claim))
-                changed.append(claim)
-                statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
-        if len(statuses) > len(known):
-            changed.append(with_status(obj, resourceClaimStatuses=statuses))
-    return snapshot.with_objects(changed) if changed else snapshot
-
-
-def _generated_claims(snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], JSON]]:
-    """Yield the claims that were made for pods, by the pod's UID and the name of the entry."""
-    for claim in snapshot.claims:
-        entry_name = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_ANNOTATION)
-        for owner in (claim["metadata"].get("ownerReferences") or ()) if entry_name else ():
-            if owner.get("controller"):
-                yield (str(owner.get("uid")), str(entry_name)), claim
-
-
-def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, known: Container[ObjectKey]) -> JSON | None:
-    namespace = pod.metadata.namespace
-    template = snapshot.templates_by_key.get((namespace, entry.resource_claim_template_name))
-    if template is None:
-        return None
-    base = claim_name_base(pod.metadata.name, entry.name)
-    metadata = template["spec"].get("metadata") or {}
-    annotations = {**(metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name}
-    claim = claim_made_for(pod, base, annotations, template["spec"].get("spec") or {}, entry.name)
-    if metadata.get("labels"):
-        claim["metadata"]["labels"] = metadata["labels"]
-    return with_unused_name(claim, known)
-
-
-def claim_made_for(pod: Pod, base: str, annotations: Mapping[str, str], spec: JSON, *reasons: str) -> JSON:
-    """Return a new claim that belongs to a pod; its name begins with `base` and depends on the pod and `reasons`."""
-    namespace, uid = pod.metadata.namespace, pod.metadata.uid
-    name = generated_name(base, namespace, uid, *reasons)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": uid, "controller": True}
-    metadata = {
-        "name": name,
-        "generateName": base,
-        "namespace": namespace,
-        "uid": generated_uid("ResourceClaim", (namespace, name), uid),
-        "annotations": annotations,
-        "ownerReferences": [owner],
-    }
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
-
-
-def with_unused_name(claim: JSON, known: Container[ObjectKey]) -> JSON:
-    """Return a new claim that has `generateName`, under another name if one of the `known` claims has its name."""
-    metadata, (namespace, name) = claim["metadata"], object_key(claim)
-    if (namespace, name) not in known:
-        return claim
-    name = unused_name(metadata["generateName"], lambda other: (namespace, other) in known, namespace, metadata["uid"])
-    uid = generated_uid("ResourceClaim", (namespace, name), metadata["uid"])
-    return claim | {"metadata": metadata | {"name": name, "uid": uid}}
 
 
 def pod_consumer(pod: Pod) -> JSON:

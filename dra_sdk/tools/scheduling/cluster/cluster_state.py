@@ -14,17 +14,19 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_consumers,
     consumer_uids,
     deallocated,
+    groups_of,
     is_finished,
     pod_consumer,
+    shared_claims,
     used_claims,
-    with_generated_claims,
     with_recreated_pods,
     with_status,
-    with_unused_name,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
+from dra_sdk.tools.scheduling.cluster.generated_claims import with_generated_claims, with_unused_name
 from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
+from dra_sdk.tools.scheduling.cluster.pod_groups import group_consumer, group_key
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     PodRequirements,
     ResourceAmounts,
@@ -54,6 +56,7 @@ class ClusterState:
     admission: what quotas allow, and what they refuse.
     features: what the scheduler can do.
     nodes: the nodes by name.
+    pod_groups: the PodGroups, by namespace and name.
     claims, pods: the objects by namespace and name.
     hypothetical: see `Snapshot.hypothetical`.
     allocated: the devices in use.
@@ -65,6 +68,7 @@ class ClusterState:
         self._snapshot = snapshot = with_generated_claims(snapshot, self.admission)
         self.features = SchedulerFeatures.of(snapshot.profile)
         self.nodes = snapshot.nodes_by_name
+        self.pod_groups = groups_of(snapshot)
         self.claims = dict(snapshot.claims_by_key)
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
@@ -137,8 +141,11 @@ class ClusterState:
         made = dict(fit.claims)
         if EXTENDED_RESOURCES in made:
             made[EXTENDED_RESOURCES] = with_unused_name(made[EXTENDED_RESOURCES], self.claims)
+        shared = shared_claims(requirements.pod, self.pod_groups.get(group_key(requirements.pod)))
         for name, claim in {**requirements.allocated_claims, **made}.items():
-            self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
+            group = shared.get(object_key(claim))
+            consumer = pod_consumer(requirements.pod) if group is None else group_consumer(group)
+            self._reserve(claim, fit.allocations.get(name), consumer)
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
         requests = {name: amount for name, amount in requirements.requests.items() if name not in as_devices}
         self._run(fit.node, BoundPod(requirements.pod, requests))
@@ -149,6 +156,19 @@ class ClusterState:
             pod = with_status(pod, extendedResourceClaimStatus=status)
         self.pods[key] = pod
         return tuple(used_claims(pod_of(pod)))
+
+    def unbind(self, keys: Iterable[ObjectKey], before: Snapshot) -> None:
+        """Undo the binding of pods that were bound since `before`, and what that did to claims."""
+        for key in keys:
+            node = self.pods[key]["spec"]["nodeName"]
+            self.free_resources.remove_pod(node, self._running[node].pop(key).requests)
+        old = before.claims_by_key
+        for key, claim in self.claims.items():
+            if claim_allocation(claim) is not None and claim_allocation(old.get(key, {})) is None:
+                self.allocated.remove(claim)
+            if key not in old:
+                self.admission.release(claim)
+        self.claims, self.pods = dict(old), dict(before.pods_by_key)
 
     def allocate_hypothetically(self, key: ObjectKey, node: str, allocation: JSON) -> None:
         """Allocate a claim that no pod uses, as if a pod on this node used it."""

@@ -90,6 +90,12 @@ class PodResourceClaim(Object):
     resource_claim_template_name: str = ""
 
 
+class PodSchedulingGroup(PartialObject):
+    """core/v1 PodSchedulingGroup."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(PartialObject):
     """core/v1 PodSpec."""
 
@@ -105,6 +111,12 @@ class PodSpec(PartialObject):
     containers: list[Container] = Field(default_factory=list)
     overhead: dict[str, Amount] = Field(default_factory=dict)
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    scheduling_group: PodSchedulingGroup | None = None
+
+    @property
+    def group(self) -> str:
+        """The name of the pod's PodGroup; empty without one."""
+        return "" if self.scheduling_group is None else self.scheduling_group.pod_group_name
 
     @property
     def required_nodes(self) -> JSON | None:

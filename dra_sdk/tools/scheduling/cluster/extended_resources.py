@@ -13,8 +13,9 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.features import UP_TO_1_36, ReleaseBehaviour
-from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION, claim_made_for
+from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION
 from dra_sdk.tools.scheduling.cluster.core_v1 import Container, Pod
+from dra_sdk.tools.scheduling.cluster.generated_claims import claim_made_for
 
 IMPLICIT_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 

@@ -23,7 +23,9 @@ from dra_sdk.tools.scheduling.cluster.template_uses import (
     WorkloadError,
     count_at,
     limited,
+    object_at,
     object_name,
+    objects_at,
     owner_of,
     pod_template,
     suspended,
@@ -155,17 +157,17 @@ def _volcano_job(obj: JSON) -> Iterator[TemplateUse]:
 def _pod_clique_set(obj: JSON) -> Iterator[TemplateUse]:
     """Yield the pods of each replica's cliques; one of a scaling group exists once for each replica of the group."""
     name, place = object_name(obj), ("spec", "template", "cliques")
-    groups = value_at(obj, ("spec", "template", "podCliqueScalingGroups"))
     scaled: dict[str, list[str]] = {}
-    for number, group in enumerate(groups if isinstance(groups, list) else ()):
+    for number, group in enumerate(objects_at(obj, "spec", "template", "podCliqueScalingGroups")):
         where: Path = ("spec", "template", "podCliqueScalingGroups", number)
         copies = limited(count_at(group, where, "replicas", 1), where)
-        for clique in value_at(group, ("cliqueNames",)) or ():
+        names = group.get("cliqueNames")
+        for clique in names if isinstance(names, list) else ():
             scaled[str(clique)] = [f"{value_at(group, ('name',))}-{copy}-" for copy in range(copies)]
     note = "shares claims by resourceSharing, which is not simulated" if _has_field(obj, "resourceSharing") else ""
-    cliques = value_at(obj, place)
+    cliques = objects_at(obj, *place)
     for replica in range(limited(count_at(obj, (), "spec.replicas", 1), ("spec", "replicas"))):
-        for number, clique in enumerate(cliques if isinstance(cliques, list) else ()):
+        for number, clique in enumerate(cliques):
             label = str(value_at(clique, ("name",)) or number)
             for copy in scaled.get(label, [""]):
                 yield from _clique(clique, (*place, number), f"{name}-{replica}-{copy}{label}", note)
@@ -210,47 +212,48 @@ def _dynamo(obj: JSON) -> Iterator[TemplateUse]:
                 yield TemplateUse(path, pod_template(template, path), names, owner_of(obj))
             else:
                 path = (*where, "extraPodSpec")
-                yield TemplateUse(path, {"spec": _dynamo_spec(part, path)}, names, owner_of(obj), of_spec=True)
+                yield TemplateUse(path, {"spec": _dynamo_spec(part)}, names, owner_of(obj), of_spec=True)
 
 
-def _dynamo_spec(part: JSON, path: Path) -> JSON:
+def _dynamo_spec(part: JSON) -> JSON:
     """Return the spec of a service's pods: `extraPodSpec` with its `mainContainer` and the service's `resources`."""
-    extra = part.get("extraPodSpec") or {}
-    if not isinstance(extra, dict):
-        raise WorkloadError(path, "must be a PodSpec")
-    main = dict(extra.get("mainContainer") or {})
-    own = dict(main.get("resources") or {})
+    extra = object_at(part, "extraPodSpec")
+    main = object_at(extra, "mainContainer")
+    own = dict(object_at(main, "resources"))
     for field in ("requests", "limits"):
-        amounts = value_at(part, ("resources", field)) or {}
-        named = {key: amounts[key] for key in ("cpu", "memory") if key in amounts} | dict(amounts.get("custom") or {})
+        amounts = object_at(part, "resources", field)
+        named = {key: amounts[key] for key in ("cpu", "memory") if key in amounts} | object_at(amounts, "custom")
         if "gpu" in amounts:
             named[str(amounts.get("gpuType") or "nvidia.com/gpu")] = amounts["gpu"]
         if named:
-            own[field] = {**named, **(own.get(field) or {})}
-    if claims := [*(value_at(part, ("resources", "claims")) or ()), *(own.get("claims") or ())]:
+            own[field] = named | object_at(own, field)
+    if claims := [*objects_at(part, "resources", "claims"), *objects_at(own, "claims")]:
         own["claims"] = claims
     others = {key: value for key, value in extra.items() if key not in {"mainContainer", "containers"}}
-    return others | {"containers": [{"name": "main", **main, "resources": own}, *(extra.get("containers") or ())]}
+    return others | {"containers": [{"name": "main", **main, "resources": own}, *objects_at(extra, "containers")]}
 
 
 def _nim_service(obj: JSON) -> Iterator[TemplateUse]:
     """Yield the pods of a NIMService, whose container has all its claims; with `multiNode`, several for a replica."""
     path: Path = ("spec",)
-    spec = value_at(obj, path) or {}
+    spec = object_at(obj, *path)
     size = count_at(obj, (), "spec.multiNode.backend.lws.size", 1) if value_at(spec, ("multiNode",)) else 1
     number = limited(count_at(obj, (), "spec.replicas", 1) * size, path)
     entries, claims = [], []
-    for index, resource in enumerate(spec.get("draResources") or ()):
+    for index, resource in enumerate(objects_at(spec, "draResources")):
         name = f"claim-{index}"
         named = {key: resource[key] for key in _CLAIM_FIELDS if value_at(resource, (key,))}
         entries.append({"name": name, **(named or {"resourceClaimTemplateName": nim_template_name(obj, index)})})
-        requests = value_at(resource, ("requests",)) or ()
-        claims += [{"name": name, "request": request} for request in requests] or [{"name": name}]
-    resources = {**(spec.get("resources") or {}), **({"claims": claims} if claims else {})}
-    copied = {key: spec[key] for key in ("nodeSelector", "tolerations", "schedulerName") if key in spec}
-    affinity = {"affinity": {"podAffinity": spec["podAffinity"]}} if spec.get("podAffinity") else {}
+        requests = resource.get("requests")
+        some = requests if isinstance(requests, list) else ()
+        claims += [{"name": name, "request": request} for request in some] or [{"name": name}]
+    own: JSON = {"claims": claims} if claims else {}
+    resources = object_at(spec, "resources") | own
+    copied: JSON = {key: spec[key] for key in ("nodeSelector", "tolerations", "schedulerName") if key in spec}
+    if spec.get("podAffinity"):
+        copied["affinity"] = {"podAffinity": spec["podAffinity"]}
     container = {"name": f"{object_name(obj)}-ctr", "resources": resources}
-    template = {"spec": {**copied, **affinity, "resourceClaims": entries, "containers": [container]}}
+    template = {"spec": copied | {"resourceClaims": entries, "containers": [container]}}
     yield TemplateUse(path, template, [f"{object_name(obj)}-"] * number, owner_of(obj), of_spec=True)
 
 

@@ -13,7 +13,16 @@ from typing import Any, Final
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.foreign_kinds import nim_template_name
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, generated_uid, object_key, value_at
-from dra_sdk.tools.scheduling.cluster.template_uses import KindKey, Path, WorkloadError, count_at, kind_key, object_name
+from dra_sdk.tools.scheduling.cluster.template_uses import (
+    KindKey,
+    Path,
+    WorkloadError,
+    count_at,
+    kind_key,
+    object_at,
+    object_name,
+    objects_at,
+)
 
 Sources = Mapping[tuple[KindKey, ObjectKey], JSON]
 """Objects that others refer to, by their kind, namespace and name."""
@@ -67,15 +76,16 @@ def _compute_domain(obj: JSON, _sources: Sources) -> Iterator[JSON]:
 
 def _nim_service(obj: JSON, _sources: Sources) -> Iterator[JSON]:
     """Yield a template for each entry of `draResources` that describes its devices itself."""
-    for index, resource in enumerate(value_at(obj, ("spec", "draResources")) or ()):
-        if devices := value_at(resource, ("claimSpec", "devices")):
+    for index, resource in enumerate(objects_at(obj, "spec", "draResources")):
+        if devices := objects_at(resource, "claimSpec", "devices"):
             yield _claim_template(obj, nim_template_name(obj, index), [_nim_request(device) for device in devices])
 
 
 def _nim_request(device: JSON) -> JSON:
     driver = str(device.get("driverName") or _GPU)
-    attributes, capacities = device.get("attributeSelectors") or (), device.get("capacitySelectors") or ()
-    expressions = list(device.get("celExpressions") or ())
+    attributes, capacities = objects_at(device, "attributeSelectors"), objects_at(device, "capacitySelectors")
+    given = device.get("celExpressions")
+    expressions = list(given) if isinstance(given, list) else []
     expressions += [_comparison(_place("attributes", some, driver), some, _attribute_value) for some in attributes]
     expressions += [_comparison(_place("capacity", some, driver), some, _quantity_value) for some in capacities]
     exactly: JSON = {"deviceClassName": device.get("deviceClassName") or _GPU, "count": device.get("count") or 1}
@@ -122,11 +132,8 @@ def _train_job(obj: JSON, sources: Sources) -> Iterator[JSON]:
         detail = f"there is no {kind} {name}, which has the pod templates: add its manifest"
         raise WorkloadError(path, detail)
     nodes = count_at(obj, (), "spec.trainer.numNodes", count_at(runtime, (), "spec.mlPolicy.numNodes", 1))
-    jobs = [
-        _train_step(job, obj, nodes)
-        for job in value_at(runtime, ("spec", "template", "spec", "replicatedJobs")) or ()
-        if isinstance(job, dict)
-    ]
+    steps = objects_at(runtime, "spec", "template", "spec", "replicatedJobs")
+    jobs = [_train_step(step, obj, nodes) for step in steps]
     spec = {"replicatedJobs": jobs, "suspend": value_at(obj, ("spec", "suspend")) is True}
     metadata = {"name": object_name(obj), "namespace": namespace}
     yield {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
@@ -134,22 +141,21 @@ def _train_job(obj: JSON, sources: Sources) -> Iterator[JSON]:
 
 def _train_step(job: JSON, obj: JSON, nodes: int) -> JSON:
     """Return a replicated job of the runtime with what the TrainJob says of it."""
-    template = dict(job.get("template") or {})
-    spec = dict(template.get("spec") or {})
-    pod = dict(spec.get("template") or {})
-    pod_spec = dict(pod.get("spec") or {})
+    template = object_at(job, "template")
+    spec = dict(object_at(template, "spec"))
+    pod = object_at(spec, "template")
+    pod_spec = dict(object_at(pod, "spec"))
     if value_at(template, ("metadata", "labels", _STEP)) == _TRAINER:
         spec |= {"parallelism": nodes, "completions": nodes}
-        if resources := value_at(obj, ("spec", "trainer", "resourcesPerNode")):
-            containers = [dict(container) for container in pod_spec.get("containers") or ()]
+        if resources := object_at(obj, "spec", "trainer", "resourcesPerNode"):
+            containers = [dict(container) for container in objects_at(pod_spec, "containers")]
             for container in containers[:1]:
-                container["resources"] = {**(container.get("resources") or {}), **resources}
+                container["resources"] = object_at(container, "resources") | resources
             pod_spec["containers"] = containers
-    for override in value_at(obj, ("spec", "podTemplateOverrides")) or ():
-        names = [value_at(target, ("name",)) for target in value_at(override, ("targetJobs",)) or ()]
-        if job.get("name") in names:
-            changed = {key: value for key, value in (override.get("spec") or {}).items() if key in _OVERRIDDEN}
-            pod_spec |= changed
+    for override in objects_at(obj, "spec", "podTemplateOverrides"):
+        if job.get("name") in [target.get("name") for target in objects_at(override, "targetJobs")]:
+            changed = object_at(override, "spec")
+            pod_spec |= {key: value for key, value in changed.items() if key in _OVERRIDDEN}
     return job | {"template": template | {"spec": spec | {"template": pod | {"spec": pod_spec}}}}
 
 

@@ -21,11 +21,11 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_consumers,
     claim_key,
     claim_results,
-    consumer_uids,
-    owner_uids,
-    refusal_key,
+    is_made_for,
+    is_reserved_for,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, ResourceRequirements
+from dra_sdk.tools.scheduling.cluster.generated_claims import refusal_key
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
 
 ResourceAmounts = dict[str, Fraction]
@@ -192,7 +192,7 @@ def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON], refusals: Mapping[st
             raise UnschedulableError(f"claim {entry.name}: there is no ResourceClaim {key[1]} in namespace {key[0]}")
         if claim["metadata"].get("uid") in refusals:
             raise UnschedulableError(f"claim {entry.name}: {refusals[claim['metadata']['uid']]}")
-        if entry.resource_claim_template_name and pod.metadata.uid not in owner_uids(claim):
+        if entry.resource_claim_template_name and not is_made_for(claim, pod):
             raise UnschedulableError(f"claim {entry.name}: {key[1]} was not made for this pod")
         yield entry.name, claim
 
@@ -201,7 +201,7 @@ def _check_claim(name: str, claim: JSON, pod: Pod, classes: Mapping[str, JSON]) 
     if claim["metadata"].get("deletionTimestamp"):
         raise UnschedulableError(f"claim {name} is being deleted")
     consumers = claim_consumers(claim)
-    if len(consumers) >= MAX_CONSUMERS and pod.metadata.uid not in consumer_uids(claim):
+    if len(consumers) >= MAX_CONSUMERS and not is_reserved_for(claim, pod):
         raise UnschedulableError(f"claim {name} is already reserved for {len(consumers)} pods, and no more are allowed")
     if claim_allocation(claim) is None and (missing := missing_class(claim, classes)):
         raise UnschedulableError(f"claim {name}: {missing}")

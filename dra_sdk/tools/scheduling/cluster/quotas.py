@@ -128,12 +128,16 @@ class QuotaAdmission:
         self._count(obj)
         return ""
 
-    def _count(self, obj: JSON) -> None:
+    def release(self, obj: JSON) -> None:
+        """Give back what an object used that does not exist after all."""
+        self._count(obj, -1)
+
+    def _count(self, obj: JSON, times: int = 1) -> None:
         for quota in self._quotas.get(obj["metadata"].get("namespace", ""), ()):
             if self._matches(quota, obj):
                 used = self._used[quota.metadata.uid]
                 for name, amount in self._usage(obj).items():
-                    used[name] += amount
+                    used[name] += times * amount
 
     def _refusal(self, quota: ResourceQuota, obj: JSON) -> str:
         if not self._matches(quota, obj):

@@ -29,8 +29,8 @@ from dra_sdk.tools.scheduling.allocator import (
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     EXTENDED_CLAIM_ANNOTATION,
     claim_allocation,
-    consumer_uids,
     is_finished,
+    is_reserved_for,
     owner_uids,
     used_claims,
     with_current_reservations,
@@ -51,6 +51,7 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     node_taints,
     required_node_names,
 )
+from dra_sdk.tools.scheduling.cluster.pod_groups import GROUPS_GATE, group_key
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.preemption import DefaultPreemption
 from dra_sdk.tools.scheduling.cluster.priority_classes import with_priorities
@@ -67,6 +68,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Snapshot,
     display_name,
     generated_uid,
+    grouped,
     no_count,
 )
 from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
@@ -102,6 +104,7 @@ class _SchedulingRun:
 
     def __init__(self, snapshot: Snapshot, max_steps: int) -> None:
         self.state = state = ClusterState(snapshot)
+        self._profile = snapshot.profile
         self._allocator = Allocator(
             state.inventory,
             snapshot.classes_by_name,
@@ -127,9 +130,10 @@ class _SchedulingRun:
         while waiting:
             done = len(self.preemptions)
             deallocated = 0
-            for index, pod in enumerate(waiting):
+            for index, pods in enumerate(self._in_groups(waiting)):
                 count(index, len(waiting))
-                deallocated += self._schedule_pod(pod)
+                is_group = pods[0].spec.group and self._profile.enabled(GROUPS_GATE)
+                deallocated += self._schedule_gang(pods) if is_group else self._schedule_pod(pods[0])
             waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None]
             victims = self._evict(self.preemptions[done:])
             waiting = sorted([*waiting, *victims], key=_queue_order) if victims or deallocated else []
@@ -170,7 +174,45 @@ class _SchedulingRun:
             outcomes.append(ClaimOutcome(key, claim_allocation(claim), node, reason, hypothetical))
         return outcomes
 
-    def _schedule_pod(self, pod: Pod) -> int:
+    def _in_groups(self, waiting: Iterable[Pod]) -> list[list[Pod]]:
+        """Return the pods as they are scheduled: those of a PodGroup together, when the first of them would be."""
+        if not self._profile.enabled(GROUPS_GATE):
+            return [[pod] for pod in waiting]
+        together = grouped(waiting, lambda pod: group_key(pod) if pod.spec.group else (*pod_key(pod), ""))
+        return list(together.values())
+
+    def _schedule_gang(self, pods: Sequence[Pod]) -> int:
+        """Bind the pods of a PodGroup, or none of them if it is a gang and too few fit; return as `_schedule_pod` does.
+
+        They evict no others.
+        """
+        key = group_key(pods[0])
+        group = self.state.pod_groups.get(key)
+        members = sum(group_key(pod) == key for pod in self._pods)
+        needed = group.min_count if group is not None and self._profile.schedules_gangs else 0
+        if group is None or members < needed:
+            missing = f"has {members} of the {needed} pods that it needs" if group else "does not exist"
+            return self._wait(pods, f"PodGroup {key[1]} {missing}")
+        before = self.state.snapshot() if needed else None
+        running = sum(group_key(pod) == key and bool(pod.spec.node_name) for pod in self._pods)
+        deallocated = sum(self._schedule_pod(pod, preempts=False) for pod in pods)
+        bound = [pod_key(pod) for pod in pods if self._placed[pod_key(pod)].node is not None]
+        if before is None or running + len(bound) >= needed:
+            return deallocated
+        if bound:
+            self.state.unbind(bound, before)
+            self._forget_rejections()
+        failed = next(self._placed[pod_key(pod)] for pod in pods if self._placed[pod_key(pod)].node is None)
+        fit = f"{running + len(bound)} of the {needed} pods that PodGroup {key[1]} needs fit"
+        return self._wait(pods, f"{fit}; pod {failed.pod[1]}: {failed.reason}")
+
+    def _wait(self, pods: Iterable[Pod], reason: str) -> int:
+        """Record why pods are not placed."""
+        for pod in pods:
+            self._placed[pod_key(pod)] = PodPlacement(pod_key(pod), None, reason, tuple(used_claims(pod)))
+        return 0
+
+    def _schedule_pod(self, pod: Pod, *, preempts: bool = True) -> int:
         """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
         key = pod_key(pod)
         fit, reason, requirements = self._find_node(pod)
@@ -183,6 +225,8 @@ class _SchedulingRun:
             return 0
         self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
         if requirements is None:
+            return 0
+        if not preempts:
             return 0
         if preemption := self._preemption.preempt(requirements):
             self.preemptions.append(preemption)
@@ -293,7 +337,7 @@ class _SchedulingRun:
         """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""
         key, claims = pod_key(pod), tuple(used_claims(pod))
         for claim in claims:
-            if pod.metadata.uid not in consumer_uids(self.state.claims.get(claim, {})):
+            if not is_reserved_for(self.state.claims.get(claim, {}), pod):
                 reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {claim[1]} for it"
                 return PodPlacement(key, None, reason, claims)
         return PodPlacement(key, pod.spec.node_name, claims=claims)

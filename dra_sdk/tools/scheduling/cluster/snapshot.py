@@ -44,6 +44,7 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "PriorityClass": "priority_classes",
     "PodDisruptionBudget": "disruption_budgets",
     "ResourceQuota": "quotas",
+    "PodGroup": "pod_groups",
 }
 """The field of Snapshot for each kind of object."""
 
@@ -153,8 +154,8 @@ class Snapshot:
     must not be changed either. `read_snapshot` makes a snapshot from documents.
 
     nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets, priority_classes,
-        disruption_budgets, quotas: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are
-        made when the nodes are known; those of other workloads are among the pods.
+        disruption_budgets, quotas, pod_groups: the objects of each kind; rules are DeviceTaintRules. The pods of
+        DaemonSets are made when the nodes are known; those of other workloads are among the pods.
     profile: the release and feature gates of the API server and the scheduler.
     hypothetical: claims without a pod that were allocated as if a pod used them, and the node of that pod.
     """
@@ -171,6 +172,7 @@ class Snapshot:
     priority_classes: tuple[JSON, ...] = ()
     disruption_budgets: tuple[JSON, ...] = ()
     quotas: tuple[JSON, ...] = ()
+    pod_groups: tuple[JSON, ...] = ()
     profile: ServerProfile = field(default_factory=ServerProfile.of)
     hypothetical: Mapping[ObjectKey, str] = field(default_factory=dict)
 

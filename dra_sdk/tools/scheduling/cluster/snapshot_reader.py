@@ -20,6 +20,7 @@ from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.located_objects import LocatedObject, ObjectSource
 from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, made_objects, makes_objects
+from dra_sdk.tools.scheduling.cluster.pod_groups import is_group_kind, not_served
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     FIELD_OF_KIND,
     Count,
@@ -150,7 +151,7 @@ class _SnapshotReader:
             self.ignored_kinds[kind] += 1
             return
         is_workload = kind_key(obj) in self.kinds.table
-        if self._keep_maker(obj, located) and not is_workload:
+        if self._is_passed_over(obj, located) or (self._keep_maker(obj, located) and not is_workload):
             return
         known = is_workload or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
         if not known and not is_core_kind(obj):
@@ -164,8 +165,16 @@ class _SnapshotReader:
         if not problems and stored is not None:
             if is_workload and kind_key(obj) != DAEMON_SET:
                 self._workloads.append((located, stored))
-            else:
+            elif kind in FIELD_OF_KIND:
                 self._keep(kind, stored, located)
+
+    def _is_passed_over(self, obj: JSON, located: LocatedObject) -> bool:
+        """Count a PodGroup or Workload that the server does not have, with a warning; return whether it is one."""
+        if not is_group_kind(obj) or not (reason := not_served(obj, self.profile)):
+            return False
+        self.warnings.append(f"{located.location()} {reason}")
+        self.ignored_kinds[str(obj["kind"])] += 1
+        return True
 
     def _keep_maker(self, obj: JSON, located: LocatedObject) -> bool:
         """Keep an object that makes others, or that one of these refers to; return whether it is one."""

@@ -148,6 +148,26 @@ def count_at(holder: Any, place: Path, path: str, default: int) -> int:
     return count
 
 
+def object_at(obj: Any, *path: str | int) -> JSON:
+    """Return the object at a path, an empty one if there is none; WorkloadError for anything else."""
+    value = value_at(obj, path)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise WorkloadError(path, "must be an object")
+    return value
+
+
+def objects_at(obj: Any, *path: str | int) -> list[JSON]:
+    """Return the objects of the list at a path, none if there is no list; WorkloadError for anything else."""
+    value = value_at(obj, path)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise WorkloadError(path, "must be a list of objects")
+    return value
+
+
 def suspended(use: TemplateUse, obj: JSON) -> TemplateUse | None:
     """Return the use without pods if the object is suspended."""
     is_suspended = value_at(obj, ("spec", "suspend")) is True

@@ -22,6 +22,8 @@ from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBud
 from dra_sdk.tools.scheduling.cluster.foreign_kinds import WITHOUT_PODS
 from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, makes_objects
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason, required_node_names
+from dra_sdk.tools.scheduling.cluster.pod_groups import KINDS as GROUP_KINDS
+from dra_sdk.tools.scheduling.cluster.pod_groups import PodGroup, Workload, is_group_kind, pod_group_problems
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
 from dra_sdk.tools.scheduling.cluster.quotas import ResourceQuota
 from dra_sdk.tools.scheduling.cluster.snapshot import (
@@ -49,6 +51,8 @@ CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "PriorityClass": PriorityClass,
     "PodDisruptionBudget": PodDisruptionBudget,
     "ResourceQuota": ResourceQuota,
+    "PodGroup": PodGroup,
+    "Workload": Workload,
 }
 """The kinds that decide about pods beside those of resource.k8s.io, and their models."""
 _CORE_VERSIONS: Final[Mapping[str, str]] = {
@@ -142,6 +146,8 @@ def _signs(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[str]:
 def is_core_kind(obj: JSON) -> bool:
     """Return whether an object has one of these kinds, in its version or without one."""
     kind = str(obj.get("kind") or "")
+    if kind in GROUP_KINDS:
+        return is_group_kind(obj)
     return kind in CORE_KINDS and str(obj.get("apiVersion") or "") in {"", _CORE_VERSIONS.get(kind, "v1")}
 
 
@@ -154,6 +160,8 @@ def core_object_problems(obj: JSON, profile: ServerProfile) -> list[Problem]:
     value, more = read_as(CORE_KINDS[str(obj["kind"])], obj, profile)
     known = {problem.field for problem in problems}
     problems += [problem for problem in more if problem.field not in known]
+    if isinstance(value, PodGroup):
+        problems += pod_group_problems(value)
     return problems if value is None else [*problems, *validate_core_object(value)]
 
 

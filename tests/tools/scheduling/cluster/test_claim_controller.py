@@ -9,10 +9,10 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     deallocated,
     used_claims,
     with_current_reservations,
-    with_generated_claims,
     with_recreated_pods,
     without_consumers,
 )
+from dra_sdk.tools.scheduling.cluster.generated_claims import with_generated_claims
 from tests.tools.scheduling.cluster.objects import (
     allocated,
     claim,
@@ -22,44 +22,8 @@ from tests.tools.scheduling.cluster.objects import (
     nodes_of,
     parsed,
     pod,
-    request,
     template,
 )
-
-
-def test_a_claim_is_generated_for_each_use_of_a_template():
-    given = template("one", request("a"), labels={"team": "x"}, annotations={"note": "y"})
-    snapshot = with_generated_claims(cluster(given, pod("p", templates=["one"])))
-    (made,) = snapshot.claims
-    metadata = made["metadata"]
-    assert metadata["name"].startswith("p-one-")
-    assert metadata["labels"] == {"team": "x"}
-    assert metadata["annotations"] == {"note": "y", "resource.kubernetes.io/pod-claim-name": "one"}
-    assert metadata["ownerReferences"][0]["uid"] == "p-uid"
-    assert made["spec"] == given["spec"]["spec"]
-    (changed,) = snapshot.pods
-    assert changed["status"]["resourceClaimStatuses"] == [{"name": "one", "resourceClaimName": metadata["name"]}]
-    assert with_generated_claims(snapshot) is snapshot
-
-
-def test_a_claim_that_was_generated_before_is_found():
-    mine = claim("p-one-abcde")
-    mine["metadata"] |= {
-        "annotations": {"resource.kubernetes.io/pod-claim-name": "one"},
-        "ownerReferences": [{"uid": "p-uid", "controller": True}],
-    }
-    snapshot = with_generated_claims(cluster(template("one"), mine, pod("p", templates=["one"])))
-    assert len(snapshot.claims) == 1
-    assert list(used_claims(parsed(snapshot.pods[0]))) == [("default", "p-one-abcde")]
-
-
-def test_no_claim_for_a_missing_template_or_a_finished_pod():
-    done = pod("done", templates=["one"]) | {"status": {"phase": "Succeeded"}}
-    snapshot = with_generated_claims(cluster(template("one"), pod("p", templates=["other"]), done))
-    assert snapshot.claims == ()
-    entry = parsed(snapshot.pods[0]).spec.resource_claims[0]
-    with pytest.raises(LookupError, match="template other does not exist"):
-        claim_key(parsed(snapshot.pods[0]), entry)
 
 
 def test_an_entry_that_needed_no_claim_has_none():
@@ -164,9 +128,3 @@ def test_a_pod_gets_the_devices_of_one_that_has_ended():
     outcome = schedule(cluster(node("node-a"), gpus("node-a", "gpu-0"), held(), ended("p"), template("one"), waiting))
     assert nodes_of(outcome) == {"next": "node-a"}
     assert outcome.complete, "nobody waits for the claim of the pod that has ended"
-
-
-def test_a_template_may_have_no_requests():
-    empty = template("one") | {"spec": {}}
-    (made,) = with_generated_claims(cluster(empty, pod("p", templates=["one"]))).claims
-    assert made["spec"] == {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
@@ -115,6 +117,28 @@ def test_a_train_job_needs_its_runtime():
         read(job(), runtime("TrainingRuntime"))
     reference = {"runtimeRef": {"name": "torch", "kind": "TrainingRuntime"}}
     assert len(read(job(**reference), runtime("TrainingRuntime")).snapshot.pods) == 3
+
+
+@pytest.mark.parametrize("value", [3, "text", [3], {"a": 3}, [[]]])
+@pytest.mark.parametrize(
+    ("version", "kind", "path"),
+    [
+        ("apps.nvidia.com/v1alpha1", "NIMService", "draResources"),
+        ("apps.nvidia.com/v1alpha1", "NIMService", "resources"),
+        ("grove.io/v1alpha1", "PodCliqueSet", "template"),
+        ("nvidia.com/v1alpha1", "DynamoGraphDeployment", "services"),
+        ("nvidia.com/v1beta1", "DynamoGraphDeployment", "components"),
+        ("ray.io/v1", "RayCluster", "workerGroupSpecs"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", "runtimeRef"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", "podTemplateOverrides"),
+        ("resource.nvidia.com/v1beta1", "ComputeDomain", "channel"),
+        ("batch.volcano.sh/v1alpha1", "Job", "tasks"),
+    ],
+)
+def test_values_of_another_type_are_problems(version, kind, path, value):
+    spec = {"runtimeRef": {"name": "torch"}, path: value}
+    with suppress(SnapshotReadError):  # no other error
+        read(obj(version, kind, spec), runtime())
 
 
 def test_only_known_kinds_make_objects():

@@ -44,10 +44,6 @@ def notes(*objects, **more):
             {"containers": [{"name": "main", "ports": [{"containerPort": 80}]}], "hostNetwork": True},
             "whether host ports are free is {}",
         ),
-        (
-            {"schedulingGroup": {"podGroupName": "g"}},
-            "gang scheduling of its PodGroup, and claims that its pods share, are not simulated",
-        ),
         ({"schedulerName": "volcano"}, "its scheduler is not simulated; it is scheduled as by kube-scheduler"),
     ],
 )
