@@ -157,18 +157,17 @@ class ClusterState:
         self.pods[key] = pod
         return tuple(used_claims(pod_of(pod)))
 
-    def unbind(self, keys: Iterable[ObjectKey], before: Snapshot) -> None:
-        """Undo the binding of pods that were bound since `before`, and what that did to claims."""
+    def unbind(self, keys: Iterable[ObjectKey], claims: dict[ObjectKey, JSON], pods: dict[ObjectKey, JSON]) -> None:
+        """Undo the binding of pods, and what that did to claims; `claims` and `pods` are those from before."""
         for key in keys:
             node = self.pods[key]["spec"]["nodeName"]
             self.free_resources.remove_pod(node, self._running[node].pop(key).requests)
-        old = before.claims_by_key
         for key, claim in self.claims.items():
-            if claim_allocation(claim) is not None and claim_allocation(old.get(key, {})) is None:
+            if claim_allocation(claim) is not None and claim_allocation(claims.get(key, {})) is None:
                 self.allocated.remove(claim)
-            if key not in old:
+            if key not in claims:
                 self.admission.release(claim)
-        self.claims, self.pods = dict(old), dict(before.pods_by_key)
+        self.claims, self.pods = claims, pods
 
     def allocate_hypothetically(self, key: ObjectKey, node: str, allocation: JSON) -> None:
         """Allocate a claim that no pod uses, as if a pod on this node used it."""

@@ -10,7 +10,7 @@ pods are ignored.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -114,6 +114,7 @@ class _SchedulingRun:
         self._node_filter = NodeFilter(self._allocator, state.allocated, state.free_resources)
         self._nodes = state.nodes
         self._pods = [pod for obj in state.pods.values() if not is_finished(pod := pod_of(obj))]
+        self._members = Counter(group_key(pod) for pod in self._pods)
         self._candidates = defaultdict[str, CandidateNodes](partial(CandidateNodes, self._nodes))
         self._preemption = DefaultPreemption(state, self._node_filter, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
@@ -182,29 +183,32 @@ class _SchedulingRun:
         return list(together.values())
 
     def _schedule_gang(self, pods: Sequence[Pod]) -> int:
-        """Bind the pods of a PodGroup, or none of them if it is a gang and too few fit; return as `_schedule_pod` does.
+        """Bind the pods of a PodGroup, or none of them if it is a gang and too few fit; they evict no others.
 
-        They evict no others.
+        Return how many claims were deallocated, which happens only if none was bound.
         """
         key = group_key(pods[0])
         group = self.state.pod_groups.get(key)
-        members = sum(group_key(pod) == key for pod in self._pods)
+        members = self._members[key]
         needed = group.min_count if group is not None and self._profile.schedules_gangs else 0
         if group is None or members < needed:
             missing = f"has {members} of the {needed} pods that it needs" if group else "does not exist"
             return self._wait(pods, f"PodGroup {key[1]} {missing}")
-        before = self.state.snapshot() if needed else None
-        running = sum(group_key(pod) == key and bool(pod.spec.node_name) for pod in self._pods)
-        deallocated = sum(self._schedule_pod(pod, preempts=False) for pod in pods)
+        before = dict(self.state.claims), dict(self.state.pods)
+        stuck = [requirements for pod in pods if (requirements := self._bind_or_explain(pod)) is not None]
         bound = [pod_key(pod) for pod in pods if self._placed[pod_key(pod)].node is not None]
-        if before is None or running + len(bound) >= needed:
-            return deallocated
+        running = members - len(pods) + len(bound)
+        if running and running >= needed:
+            return 0
+        unusable = [(some, list(self._candidates[some.equivalence_key].unusable_claims)) for some in stuck]
         if bound:
-            self.state.unbind(bound, before)
+            self.state.unbind(bound, *before)
             self._forget_rejections()
-        failed = next(self._placed[pod_key(pod)] for pod in pods if self._placed[pod_key(pod)].node is None)
-        fit = f"{running + len(bound)} of the {needed} pods that PodGroup {key[1]} needs fit"
-        return self._wait(pods, f"{fit}; pod {failed.pod[1]}: {failed.reason}")
+        if needed:
+            failed = next(placed for pod in pods if (placed := self._placed[pod_key(pod)]).node is None)
+            fit = f"PodGroup {key[1]} needs {needed} pods, of which {running} fit"
+            self._wait(pods, f"{fit}; pod {failed.pod[1]}: {failed.reason}")
+        return sum(self._deallocate(some, names) for some, names in unusable)
 
     def _wait(self, pods: Iterable[Pod], reason: str) -> int:
         """Record why pods are not placed."""
@@ -212,25 +216,29 @@ class _SchedulingRun:
             self._placed[pod_key(pod)] = PodPlacement(pod_key(pod), None, reason, tuple(used_claims(pod)))
         return 0
 
-    def _schedule_pod(self, pod: Pod, *, preempts: bool = True) -> int:
+    def _schedule_pod(self, pod: Pod) -> int:
         """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
+        requirements = self._bind_or_explain(pod)
+        if requirements is None:
+            return 0
+        if preemption := self._preemption.preempt(requirements):
+            self.preemptions.append(preemption)
+        candidates = self._candidates[requirements.equivalence_key]
+        return self._deallocate(requirements, candidates.unusable_claims)
+
+    def _bind_or_explain(self, pod: Pod) -> PodRequirements | None:
+        """Bind a pod, or record why it cannot be bound and return what it needs, if that may change."""
         key = pod_key(pod)
         fit, reason, requirements = self._find_node(pod)
         if fit is not None and (reason := self.state.bind_refusal(fit)):
             self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
-            return 0
+            return None
         if requirements is not None and fit is not None:
             self._preemption.withdraw(pod)
             self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)
-            return 0
+            return None
         self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
-        if requirements is None:
-            return 0
-        if not preempts:
-            return 0
-        if preemption := self._preemption.preempt(requirements):
-            self.preemptions.append(preemption)
-        return self._deallocate_unusable(requirements)
+        return requirements
 
     def _nominate(self, pod: Pod) -> None:
         """Keep room for a pod that the scheduler of a running cluster has nominated for a node."""
@@ -321,10 +329,9 @@ class _SchedulingRun:
                 free.add_pod(name, pod.requests)
             return self._node_filter.check(requirements, node)
 
-    def _deallocate_unusable(self, requirements: PodRequirements) -> int:
+    def _deallocate(self, requirements: PodRequirements, names: Iterable[str]) -> int:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
-        candidates = self._candidates[requirements.equivalence_key]
-        count = self.state.deallocate_unused(requirements, candidates.unusable_claims)
+        count = self.state.deallocate_unused(requirements, names)
         if count:
             self._forget_rejections()
         return count

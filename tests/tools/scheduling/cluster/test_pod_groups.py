@@ -95,11 +95,42 @@ def test_a_gang_is_placed_as_a_whole_or_not_at_all():
     outcome = simulated(group(needs=3), template("one"), *pods, pod("q", templates=["one"]), devices=2)
     assert nodes_of(outcome) == {"p0": None, "p1": None, "p2": None, "q": "n"}, "the gang leaves its devices to others"
     assert {placement.reason for placement in outcome.pods[:3]} == {
-        "2 of the 3 pods that PodGroup g needs fit; pod p2: 0 of 1 nodes: no devices for claim own on 1 node"
+        "PodGroup g needs 3 pods, of which 2 fit; pod p2: 0 of 1 nodes: no devices for claim own on 1 node"
     }
     assert sum(claim.allocation is not None for claim in outcome.claims) == 1
     fits = simulated(group(needs=2), template("one"), *pods, devices=2)
     assert nodes_of(fits) == {"p0": "n", "p1": "n", "p2": None}
+
+
+def test_a_gang_that_is_not_placed_gives_all_back():
+    wanted = [{"name": "main", "resources": {"limits": {"example.com/gpu": "1"}}}]
+    offered = device_class("extended", extendedResourceName="example.com/gpu")
+    quota = obj("ResourceQuota", "q", {"hard": {"count/resourceclaims.resource.k8s.io": "2"}}, "default")
+    quota["apiVersion"] = "v1"
+    others = [pod(f"q{number}", containers=wanted) for number in range(2)]
+    outcome = simulated(group(needs=3), quota, *members(3, containers=wanted), *others, offered)
+    assert nodes_of(outcome) == {"p0": None, "p1": None, "p2": None, "q0": "n", "q1": "n"}
+    assert len(outcome.snapshot.claims) == 2
+
+
+def test_claims_that_a_group_cannot_use_are_deallocated():
+    named = {"name": "x", "resourceClaimName": "x"}
+    elsewhere = allocated(claim("x"), "gpu-0", on="gone")
+    elsewhere["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+    outcome = simulated(group(needs=2), elsewhere, *members(2, named), node("gone", unschedulable=True))
+    assert nodes_of(outcome) == {"p0": "n", "p1": "n"}
+
+
+def test_the_other_pods_of_a_gang_follow_alone():
+    cpu = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    low, high = pod("low", priority=1, nodeName="n", containers=cpu), pod("high", priority=9, containers=cpu)
+    given = [group(needs=2), template("one"), *members(3, OWN, priority=5), low, high]
+    documents = [*given, node("n", allocatable={"cpu": "1"}), gpus("n", "a", "b"), device_class()]
+    source = ObjectSource("a.yaml", [Document(document) for document in documents])
+    outcome = schedule(read_snapshot([source], NEWEST).snapshot)
+    assert nodes_of(outcome) == {"p0": "n", "p1": "n", "p2": None, "low": None, "high": "n"}
+    reason = next(placement.reason for placement in outcome.pods if placement.pod[1] == "p2")
+    assert reason.startswith("0 of 1 nodes"), "tried again after the eviction, with two pods of its gang placed"
 
 
 def test_a_basic_group_is_no_gang():
