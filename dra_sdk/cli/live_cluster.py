@@ -153,7 +153,10 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
         rules = [f"{paths.GROUP}/{rule_version}" for rule_version in ServerProfile.of(version).taint_rule_versions()]
         rule_kinds = [("DeviceTaintRule", rule, paths.device_taint_rules(rule)) for rule in rules]
-        for kind, api_version, path in (*_OPTIONAL, *rule_kinds):
+        profile = ServerProfile.of(version, getattr(arguments, "feature_gates", None))
+        groups = [f"scheduling.k8s.io/{group_version}" for group_version in profile.pod_group_versions()]
+        group_kinds = [("PodGroup", group, paths.pod_groups(group)) for group in groups]
+        for kind, api_version, path in (*_OPTIONAL, *rule_kinds, *group_kinds):
             if kind not in kinds:
                 with suppress(NotFoundError):
                     client.get(path, {"limit": "1"})

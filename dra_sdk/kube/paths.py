@@ -100,6 +100,11 @@ def pod_disruption_budgets() -> str:
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
+def pod_groups(api_version: str) -> str:
+    """Return the collection of PodGroups of all namespaces; servers with the gate GenericWorkload have it."""
+    return f"/apis/{api_version}/podgroups"
+
+
 def resource_quotas() -> str:
     """Return the collection of ResourceQuotas of all namespaces."""
     return "/api/v1/resourcequotas"

@@ -61,6 +61,7 @@ _CORE_VERSIONS: Final[Mapping[str, str]] = {
 }
 """Their API versions; v1 for the others."""
 _SHOWN: Final = 5
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 DAEMON_SET: Final = ("apps", "DaemonSet")
 _TYPED: Final = {"", "apps", "batch"}
 """The API groups of workloads whose fields are all known."""
@@ -208,6 +209,8 @@ def expand(
     owners = Counter(use.owner for use in uses)
     made: dict[ObjectKey, JSON] = {}
     notes = dict.fromkeys(use.note for use in uses if use.note)
+    if value_at(obj, ("metadata", "labels", _QUEUE)):
+        notes["waits until Kueue admits it, which is not simulated; it is taken as admitted"] = None
     taken: list[str] = []
     for use in uses:
         own = owned.get(_owner_key(use, namespace), ())

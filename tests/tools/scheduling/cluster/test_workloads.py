@@ -147,6 +147,16 @@ def test_notes_of_workloads_are_warnings():
     assert warning == "a.yaml: Job/w is suspended, so it has no pods"
 
 
+def test_a_job_in_a_queue_of_kueue_is_noted():
+    job = workload("Job", version="batch/v1")
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    reading = read(job)
+    assert len(reading.snapshot.pods) == 1
+    assert reading.warnings == (
+        "a.yaml: Job/w waits until Kueue admits it, which is not simulated; it is taken as admitted",
+    )
+
+
 def test_a_daemon_set_has_a_pod_on_each_node_that_accepts_it():
     tainted = node("c", taints=[{"key": "k", "effect": "NoSchedule"}])
     snapshot = read(workload("DaemonSet"), template("one"), device_class(), gpus("a", "gpu-0")).snapshot
