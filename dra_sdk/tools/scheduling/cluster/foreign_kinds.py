@@ -150,8 +150,8 @@ def _volcano_job(obj: JSON) -> Iterator[TemplateUse]:
     """Yield the pods of each task; they are for the job's scheduler, by default Volcano."""
     scheduler = value_at(obj, ("spec", "schedulerName")) or "volcano"
     for use in _roles("spec.tasks")(obj):
-        spec = {"schedulerName": scheduler, **(use.template.get("spec") or {})}
-        yield replace(use, template=use.template | {"spec": spec})
+        spec = object_at(use.template, "spec")
+        yield replace(use, template=use.template | {"spec": {"schedulerName": scheduler} | spec})
 
 
 def _pod_clique_set(obj: JSON) -> Iterator[TemplateUse]:

@@ -41,6 +41,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     core_object_problems,
     expand,
     is_core_kind,
+    metadata_problems,
     owned_pods,
     unknown_kind_problems,
     workload_problems,
@@ -178,12 +179,15 @@ class _SnapshotReader:
 
     def _keep_maker(self, obj: JSON, located: LocatedObject) -> bool:
         """Keep an object that makes others, or that one of these refers to; return whether it is one."""
-        if kind_key(obj) in RUNTIMES:
-            self._sources[kind_key(obj), object_key(self._with_names(obj, located))] = obj
-        elif makes_objects(obj):
-            self._makers.append((located, self._with_names(obj, located)))
-        else:
+        if kind_key(obj) not in RUNTIMES and not makes_objects(obj):
             return False
+        obj = self._with_names(obj, located)
+        problems = [] if located.source.stored else metadata_problems(obj, self.profile)
+        self.problems += [located.problem_line(problem) for problem in problems]
+        if not problems and makes_objects(obj):
+            self._makers.append((located, obj))
+        elif not problems:
+            self._sources[kind_key(obj), object_key(obj)] = obj
         return True
 
     def _with_names(self, obj: JSON, located: LocatedObject) -> JSON:

@@ -17,7 +17,15 @@ from typing import Any, Final
 from dra_sdk.model import JSON
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
-from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, pod_of, validate_core_object, validate_pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import (
+    Namespace,
+    Node,
+    PartialTopLevel,
+    Pod,
+    pod_of,
+    validate_core_object,
+    validate_pod,
+)
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBudget
 from dra_sdk.tools.scheduling.cluster.foreign_kinds import WITHOUT_PODS
 from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, makes_objects
@@ -36,7 +44,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     unused_name,
     value_at,
 )
-from dra_sdk.tools.scheduling.cluster.template_uses import Path, TemplateUse, WorkloadError, kind_key, object_name
+from dra_sdk.tools.scheduling.cluster.template_uses import Path, TemplateUse, WorkloadError, kind_key
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.metadata import TopLevel
@@ -166,6 +174,12 @@ def core_object_problems(obj: JSON, profile: ServerProfile) -> list[Problem]:
     return problems if value is None else [*problems, *validate_core_object(value)]
 
 
+def metadata_problems(obj: JSON, profile: ServerProfile) -> list[Problem]:
+    """Return what is wrong with the metadata of an object of any kind."""
+    value, problems = read_as(PartialTopLevel, obj, profile)
+    return problems if value is None else [*problems, *new_name(value.metadata.name, value.metadata.generate_name)]
+
+
 def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -> list[Problem]:
     """Return what an API server would refuse in an object with pod templates, as far as it is known here."""
     group, kind = kind_key(obj)
@@ -173,7 +187,7 @@ def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -
     typed = group in _TYPED and not problems
     if typed:
         problems += field_problems(kind, obj, profile)
-    problems += new_name(object_name(obj), str(value_at(obj, ("metadata", "generateName")) or ""))
+    problems += metadata_problems(obj, profile)
     if problems:
         return problems
     try:

@@ -133,6 +133,7 @@ def test_a_train_job_needs_its_runtime():
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", "podTemplateOverrides"),
         ("resource.nvidia.com/v1beta1", "ComputeDomain", "channel"),
         ("batch.volcano.sh/v1alpha1", "Job", "tasks"),
+        ("batch.volcano.sh/v1alpha1", "Job", "schedulerName"),
     ],
 )
 def test_values_of_another_type_are_problems(version, kind, path, value):
@@ -144,3 +145,12 @@ def test_values_of_another_type_are_problems(version, kind, path, value):
 def test_only_known_kinds_make_objects():
     with pytest.raises(KeyError):
         list(made_objects(obj("v1", "Pod", {}), {}))
+
+
+@pytest.mark.parametrize("metadata", [3, {"name": 3}, {"name": "rack", "namespace": 1.5}, {"name": "Rack_"}, {}])
+def test_metadata_of_what_makes_objects_is_checked(metadata):
+    given = domain(channel={"resourceClaimTemplate": {"name": "rack-channel"}}) | {"metadata": metadata}
+    with pytest.raises(SnapshotReadError, match="metadata"):
+        read(given)
+    with pytest.raises(SnapshotReadError, match="metadata"):
+        read(runtime() | {"metadata": metadata})
