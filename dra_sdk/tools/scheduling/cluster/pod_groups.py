@@ -81,14 +81,14 @@ def is_group_kind(obj: JSON) -> bool:
 
 
 def not_served(obj: JSON, profile: ServerProfile) -> str:
-    """Return why the server has no such PodGroup or Workload, as the end of a sentence; empty if it has it."""
+    """Return why the server has no such PodGroup or Workload, as a sentence; empty if it has it."""
     versions = [f"{GROUP}/{version}" for version in profile.pod_group_versions()]
     if obj["apiVersion"] in versions:
         return ""
     where = f"Kubernetes {profile.version}"
     if versions:
-        return f"is passed over: {where} has {' and '.join(versions)}, not {obj['apiVersion']}"
-    return f"is passed over: {where} has no such kind without the feature gate GenericWorkload"
+        return f"{where} has {' and '.join(versions)}, not {obj['apiVersion']}"
+    return f"{where} has no such kind without the feature gate GenericWorkload"
 
 
 def pod_group_problems(group: PodGroup) -> Iterator[Problem]:

@@ -163,10 +163,12 @@ def _has_preferences(spec: JSON) -> bool:
 
 
 _NOT_SIMULATED: Final[Mapping[str, Callable[[JSON], bool]]] = {
-    f"affinity between pods is {_FEWER_NODES}": _has_pod_affinity,
-    f"topology spread is {_FEWER_NODES}": partial(_has_spread, when_unsatisfiable="DoNotSchedule"),
-    f"on which nodes volumes can be used is {_FEWER_NODES}": _has_volumes,
-    f"whether host ports are free is {_FEWER_NODES}": _has_host_ports,
-    "its scheduler is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
-    f"preferences among nodes are {_ANOTHER_NODE}": _has_preferences,
+    f"affinity between pods (spec.affinity) is {_FEWER_NODES}": _has_pod_affinity,
+    f"topology spread (spec.topologySpreadConstraints) is {_FEWER_NODES}": partial(
+        _has_spread, when_unsatisfiable="DoNotSchedule"
+    ),
+    f"on which nodes volumes (spec.volumes) can be used is {_FEWER_NODES}": _has_volumes,
+    f"whether host ports (ports[].hostPort) are free is {_FEWER_NODES}": _has_host_ports,
+    "its scheduler (spec.schedulerName) is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
+    f"preferences among nodes (preferred terms, ScheduleAnyway) are {_ANOTHER_NODE}": _has_preferences,
 }

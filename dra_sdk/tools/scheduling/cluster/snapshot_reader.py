@@ -173,7 +173,7 @@ class _SnapshotReader:
         """Count a PodGroup or Workload that the server does not have, with a warning; return whether it is one."""
         if not is_group_kind(obj) or not (reason := not_served(obj, self.profile)):
             return False
-        self.warnings.append(f"{located.location()} {reason}")
+        self.warnings.append(f"{located.location()} is passed over: {reason}")
         self.ignored_kinds[str(obj["kind"])] += 1
         return True
 

@@ -31,7 +31,13 @@ from dra_sdk.tools.scheduling.cluster.foreign_kinds import WITHOUT_PODS
 from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, makes_objects
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason, required_node_names
 from dra_sdk.tools.scheduling.cluster.pod_groups import KINDS as GROUP_KINDS
-from dra_sdk.tools.scheduling.cluster.pod_groups import PodGroup, Workload, is_group_kind, pod_group_problems
+from dra_sdk.tools.scheduling.cluster.pod_groups import (
+    PodGroup,
+    Workload,
+    is_group_kind,
+    not_served,
+    pod_group_problems,
+)
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
 from dra_sdk.tools.scheduling.cluster.quotas import ResourceQuota
 from dra_sdk.tools.scheduling.cluster.snapshot import (
@@ -50,7 +56,7 @@ from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation.decoding import read_as
 from dra_sdk.wire.validation.metadata import new_name
-from dra_sdk.wire.validation.problems import Problem, ProblemType, join_path
+from dra_sdk.wire.validation.problems import Problem, ProblemType, invalid, join_path
 
 CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "Node": Node,
@@ -163,6 +169,8 @@ def is_core_kind(obj: JSON) -> bool:
 def core_object_problems(obj: JSON, profile: ServerProfile) -> list[Problem]:
     """Return what is wrong with an object of a core kind."""
     problems = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
+    if is_group_kind(obj) and not problems and (reason := not_served(obj, profile)):
+        return [invalid("apiVersion", reason)]
     problems = problems or list(field_problems(str(obj["kind"]), obj, profile))
     if any(problem.type is not ProblemType.UNKNOWN for problem in problems):
         return problems
