@@ -174,17 +174,21 @@ class ClusterState:
         self._reserve(self.claims[key], allocation, None)
         self.hypothetical[key] = node
 
-    def deallocate_unused(self, requirements: PodRequirements, names: Iterable[str]) -> int:
+    def deallocate_unused(self, requirements: PodRequirements, names: Iterable[str], group: str = "") -> int:
         """Deallocate these claims of a pod unless others use them; return how many were deallocated.
 
-        They can then be allocated again on a node where the pod can run. Source: plugin DynamicResources, PostFilter.
+        They can then be allocated again on a node where the pod can run. Source: plugin DynamicResources, PostFilter,
+        and PodGroupPostFilter.
+
+        group: the UID of the pod's group, if none of its pods runs, so that its claims are unused, too.
         """
         count = 0
-        for claim in (requirements.allocated_claims[name] for name in names):
-            if consumer_uids(claim) <= {requirements.pod.metadata.uid}:
+        for key in (object_key(requirements.allocated_claims[name]) for name in names):
+            claim = self.claims[key]
+            if claim_allocation(claim) is not None and consumer_uids(claim) <= {requirements.pod.metadata.uid, group}:
                 self.allocated.remove(claim)
-                self.claims[object_key(claim)] = deallocated(claim)
-                self.hypothetical.pop(object_key(claim), None)
+                self.claims[key] = deallocated(claim)
+                self.hypothetical.pop(key, None)
                 count += 1
         return count
 

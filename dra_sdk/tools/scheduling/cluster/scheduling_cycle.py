@@ -208,7 +208,8 @@ class _SchedulingRun:
             failed = next(placed for pod in pods if (placed := self._placed[pod_key(pod)]).node is None)
             fit = f"PodGroup {key[1]} needs {needed} pods, of which {running} fit"
             self._wait(pods, f"{fit}; pod {failed.pod[1]}: {failed.reason}")
-        return sum(self._deallocate(some, names) for some, names in unusable)
+        unused = str(group.metadata.uid) if members == len(pods) else ""
+        return sum(self._deallocate(some, names, unused) for some, names in unusable)
 
     def _wait(self, pods: Iterable[Pod], reason: str) -> int:
         """Record why pods are not placed."""
@@ -329,9 +330,9 @@ class _SchedulingRun:
                 free.add_pod(name, pod.requests)
             return self._node_filter.check(requirements, node)
 
-    def _deallocate(self, requirements: PodRequirements, names: Iterable[str]) -> int:
+    def _deallocate(self, requirements: PodRequirements, names: Iterable[str], group: str = "") -> int:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
-        count = self.state.deallocate_unused(requirements, names)
+        count = self.state.deallocate_unused(requirements, names, group)
         if count:
             self._forget_rejections()
         return count

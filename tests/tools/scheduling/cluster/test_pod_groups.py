@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot, schedule
+from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, drain, read_snapshot, schedule
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
 from tests.tools.scheduling.cluster.objects import (
@@ -119,6 +119,15 @@ def test_claims_that_a_group_cannot_use_are_deallocated():
     elsewhere["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
     outcome = simulated(group(needs=2), elsewhere, *members(2, named), node("gone", unschedulable=True))
     assert nodes_of(outcome) == {"p0": "n", "p1": "n"}
+
+
+def test_a_group_that_is_drained_moves_with_its_claim():
+    outcome = simulated(group("g", SHARED, needs=2), template("one"), *members(2, SHARED), node("m"), gpus("m", "b"))
+    assert set(nodes_of(outcome).values()) == {"m"}
+    after = schedule(drain(outcome.snapshot, "m"))
+    assert nodes_of(after) == {"p0": "n", "p1": "n"}
+    (held,) = after.snapshot.claims
+    assert [consumer["resource"] for consumer in held["status"]["reservedFor"]] == ["podgroups"]
 
 
 def test_the_other_pods_of_a_gang_follow_alone():
