@@ -5,9 +5,10 @@
     after = schedule(drain(outcome.snapshot, "node-1"))
     changes = compare_outcomes(outcome, after)
 
-Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `claim_controller`
-makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle` chooses a node and
-reserves devices in `cluster_state`, `preemption` is PostFilter, and `scheduling_outcome` is the result.
+Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `quotas` admits it,
+`generated_claims` makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle`
+chooses a node and reserves devices in `cluster_state`, for a PodGroup together, `preemption` is PostFilter,
+`claim_controller` releases claims, and `scheduling_outcome` is the result.
 """
 
 from __future__ import annotations
