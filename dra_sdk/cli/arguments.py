@@ -17,7 +17,7 @@ from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.loader import find_settings
 from dra_sdk.model.settings import SECTION, DriverSettings
 from dra_sdk.texts import closest, did_you_mean, printable
-from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
+from dra_sdk.wire.profile import DEFAULT_VERSION, NEWEST, OLDEST, gate_names
 
 DEFAULT_NODE: Final = "node-1"
 """The name of the node where no cluster gives one."""
@@ -176,14 +176,16 @@ def positive_seconds(text: str) -> float:
 
 
 def feature_gates(text: str) -> dict[str, bool]:
-    """Return the gates of `A=true,B=false`, as for the API server; ArgumentTypeError for an unknown gate or value."""
+    """Return the gates of `A=true,B=false`, as for the API server; ArgumentTypeError for an unknown gate or value.
+
+    Gates without an effect here are accepted, so that the flag can be that of the cluster.
+    """
     gates = {}
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
-        if name not in GATES:
-            raise argparse.ArgumentTypeError(
-                f"feature gate {name!r} has no effect here; gates with an effect: {', '.join(GATES)}"
-            )
+        if name not in gate_names():
+            unknown = f"Kubernetes 1.{OLDEST} to 1.{NEWEST} have no feature gate {name}"
+            raise argparse.ArgumentTypeError(unknown + did_you_mean(name, gate_names()))
         if value not in {"true", "false"}:
             raise argparse.ArgumentTypeError(f"{pair!r} must be {name}=true or {name}=false")
         gates[name] = value == "true"

@@ -1,7 +1,7 @@
 """`dra-sdk convert`: write objects of resource.k8s.io/v1beta1 and v1beta2 as v1.
 
 Prints all objects of the files, those of other groups as they are, with the items of Lists one by one. Comments are not
-kept. Exit status: 0 if everything is written, 2 for a file that cannot be read or a version that cannot be converted.
+kept. Exit status: 0 if everything is written, 2 for a file or an object that cannot be read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dra_sdk.cli.input import STDIN, file_names, read_file
 from dra_sdk.cli.output import print_lines, print_objects
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.texts import counted
-from dra_sdk.wire.conversion import older_version, to_v1, version_problem
+from dra_sdk.wire.conversion import older_version, reading_problem, to_v1
 from dra_sdk.wire.documents import objects
 from dra_sdk.wire.validation import title
 
@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         source = read_file(name)
         for document in source.documents:
             for path, obj in objects(document.value):
-                if problem := version_problem(obj):
-                    where = f"{source.name}:{document.line([*path, 'apiVersion'])}: {title(obj).replace(' ', '/', 1)}"
+                if problem := reading_problem(obj):
+                    where = f"{source.name}:{document.line([*path, problem.field])}: {title(obj).replace(' ', '/', 1)}"
                     raise InvalidObjectError(where, [str(problem)])
                 older += bool(older_version(obj))
                 converted.append(to_v1(obj))

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,11 @@ _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _RENDER_SECONDS: Final = 120
 FILE_LIMIT: Final = 1024 * MIB
 """Bytes of one file; a million devices in one file have about 200 MiB."""
+_TEMPLATE_HINTS: Final[Mapping[bytes, str]] = {
+    b"{{": "give the directory of its Helm chart, or the output of `helm template`",
+    b"${": "give it with the values of its variables, such as the output of `envsubst`",
+}
+"""What to do with a file that has these bytes and is no YAML."""
 MAX_NAMES: Final = 5
 """The most names in one note."""
 
@@ -118,10 +123,10 @@ def read_file(name: str) -> ObjectSource:
     try:
         return ObjectSource(title, read_documents(content, title))
     except InvalidObjectError as error:
-        if b"{{" not in content:
+        hints = [hint for sign, hint in _TEMPLATE_HINTS.items() if sign in content]
+        if not hints:
             raise
-        hint = "it looks like a template; give the directory of its Helm chart, or the output of `helm template`"
-        raise InvalidObjectError(title, [*error.problems, hint]) from error
+        raise InvalidObjectError(title, [*error.problems, f"it looks like a template; {hints[0]}"]) from error
 
 
 def read_objects(name: str, count: Count = no_count) -> ObjectSource:

@@ -33,11 +33,12 @@ _KINDS: Final = (
     ("ResourceClaimTemplate", paths.API_VERSION, paths.resource_claim_templates()),
 )
 """Kind, API version and collection of what every server has."""
-_OF_PREEMPTION: Final = (
+_OPTIONAL: Final = (
+    ("ResourceQuota", "v1", paths.resource_quotas()),
     ("PriorityClass", "scheduling.k8s.io/v1", paths.priority_classes()),
     ("PodDisruptionBudget", "policy/v1", paths.pod_disruption_budgets()),
 )
-"""What decides about preemption; a server of tests may not have them."""
+"""What decides about quota and preemption; a server of tests may not have them."""
 
 
 def add_connection_flags(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +153,10 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
         rules = [f"{paths.GROUP}/{rule_version}" for rule_version in ServerProfile.of(version).taint_rule_versions()]
         rule_kinds = [("DeviceTaintRule", rule, paths.device_taint_rules(rule)) for rule in rules]
-        for kind, api_version, path in (*_OF_PREEMPTION, *rule_kinds):
+        profile = ServerProfile.of(version, getattr(arguments, "feature_gates", None))
+        groups = [f"scheduling.k8s.io/{group_version}" for group_version in profile.pod_group_versions()]
+        group_kinds = [("PodGroup", group, paths.pod_groups(group)) for group in groups]
+        for kind, api_version, path in (*_OPTIONAL, *rule_kinds, *group_kinds):
             if kind not in kinds:
                 with suppress(NotFoundError):
                     client.get(path, {"limit": "1"})

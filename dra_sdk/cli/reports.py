@@ -121,7 +121,7 @@ def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str 
 def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
     """Return whether new nodes would help what is not placed; empty if nodes are not the reason."""
     reasons = [*(pod.reason for pod in outcome.unplaced), *(claim.reason for claim in outcome.unallocated)]
-    if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
+    if not any(reason.startswith(NO_NODE_PREFIX) or f": {NO_NODE_PREFIX}" in reason for reason in reasons):
         return []
     suggestions = suggest_nodes(outcome, original, count)
     if not suggestions:

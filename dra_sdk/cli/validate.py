@@ -33,15 +33,15 @@ from dra_sdk.tools.configuration.review import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
-from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.template_uses import kind_key
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.tools.scheduling.cluster.workloads import (
-    CORE_KINDS,
     core_object_problems,
     is_core_kind,
     unknown_kind_problems,
     workload_problems,
 )
-from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
+from dra_sdk.wire.conversion import older_version, original_path, reading_problem, to_v1
 from dra_sdk.wire.counters import overlapping
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import DEFAULT_VERSION
@@ -52,7 +52,14 @@ from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SHOWN: Final = 10  # devices in a warning
-_NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {
+    "Pod",
+    "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "PodGroup",
+}
 
 
 def add_parser(commands: Commands) -> None:
@@ -248,7 +255,7 @@ class _Validation:
         """Return the problems for which the server refuses the object, and those in fields that it drops before."""
         if isinstance(obj, dict) and not _is_resource(obj):
             return self._core_problems(obj), []
-        if problem := version_problem(obj):
+        if problem := reading_problem(obj):
             return [problem], []
         compile_cel = cel_compiler(self.profile)
         refused = validate(obj, profile=self.profile, compile_cel=compile_cel)
@@ -262,7 +269,7 @@ class _Validation:
 
     def _is_ignored(self, obj: dict[str, Any]) -> bool:
         """Return whether nothing is checked of an object: its kind is ignored or has nothing to do with devices."""
-        if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
+        if not obj.get("kind") or _is_resource(obj) or is_core_kind(obj):
             return False
         known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))
         return not known or str(obj["kind"]) in self.ignore

@@ -100,6 +100,16 @@ def pod_disruption_budgets() -> str:
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
+def pod_groups(api_version: str) -> str:
+    """Return the collection of PodGroups of all namespaces; servers with the gate GenericWorkload have it."""
+    return f"/apis/{api_version}/podgroups"
+
+
+def resource_quotas() -> str:
+    """Return the collection of ResourceQuotas of all namespaces."""
+    return "/api/v1/resourcequotas"
+
+
 def events(namespace: str) -> str:
     """Return the collection of Events of one namespace (events.k8s.io/v1)."""
     return f"/apis/{EVENTS_VERSION}/namespaces/{segment(namespace)}/events"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.wire.validation.decoding import GROUP, KINDS
-from dra_sdk.wire.validation.problems import Problem, ProblemType
+from dra_sdk.wire.validation.problems import Problem, ProblemType, show
 
 V1: Final = f"{GROUP}/v1"
 _BETA1: Final = f"{GROUP}/v1beta1"
@@ -53,9 +53,12 @@ def to_v1(obj: Any) -> Any:
     return converted
 
 
-def version_problem(obj: Any) -> Problem | None:
-    """Return why an object of an alpha version is not read, and what to do; None for all others."""
-    version = str(obj.get("apiVersion") or "") if isinstance(obj, dict) else ""
+def reading_problem(obj: Any) -> Problem | None:
+    """Return why this is not read: it is no object, or one of an alpha version, with what to do; None otherwise."""
+    if not isinstance(obj, dict):
+        hint = "; write several objects as documents or as items of a List" if isinstance(obj, list) else ""
+        return Problem("", ProblemType.TYPE_INVALID, f"must be an object, is {show(obj)}{hint}")
+    version = str(obj.get("apiVersion") or "")
     if version not in _WAY_OUT or obj.get("kind") == _RULE:
         return None
     return Problem("apiVersion", ProblemType.NOT_SUPPORTED, f"{version} cannot be read: {_WAY_OUT[version]}")

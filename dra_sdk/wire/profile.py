@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Final, Self
 
 from dra_sdk.errors import SettingsError
@@ -38,7 +40,22 @@ GATES: Final[Mapping[str, tuple[int, int | None]]] = {
     "DRAPrioritizedList": (34, 34),
     "DRAResourceClaimDeviceStatus": (34, 34),
 }
+#: Gates that decide how pods are scheduled in groups and what they share, each with the gates that it needs.
+NEEDED_GATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "DRAWorkloadResourceClaims": ("GenericWorkload",),
+    "GangScheduling": ("GenericWorkload",),
+}
+_FIRST_WITH_GANGS: Final = 37
 _VERSION = re.compile(r"v?1\.(\d+)(?:[.+-].*)?")
+
+
+@cache
+def gate_names() -> frozenset[str]:
+    """Return the feature gates of all known releases, also those that change nothing for devices.
+
+    The list is made from the source of Kubernetes by tests/wire/make_gate_names.py.
+    """
+    return frozenset((files(__package__) / "gate_names.txt").read_text(encoding="utf-8").split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +127,9 @@ class ServerProfile:
     def of(cls, version: str = f"1.{NEWEST}", gates: Mapping[str, bool] | None = None) -> Self:
         """Return the profile of a release such as `1.36` or `v1.36.3+k3s1`. `gates` turns feature gates on and off.
 
-        A release that is newer than the newest known one gets the profile of that one. Raises SettingsError for a
-        release before 1.34, which has no `resource.k8s.io/v1`, and for text that is not a version.
+        A gate that is on turns on those that it needs. A release that is newer than the newest known one gets the
+        profile of that one. Raises SettingsError for a release before 1.34, which has no `resource.k8s.io/v1`, and for
+        text that is not a version.
         """
         match = _VERSION.fullmatch(version)
         if not match:
@@ -122,6 +140,7 @@ class ServerProfile:
         enabled = {name for name, (_, since) in GATES.items() if since is not None and since <= minor}
         changes = gates or {}
         enabled |= {name for name, on in changes.items() if on}
+        enabled |= {needed for name in enabled for needed in NEEDED_GATES.get(name, ())}
         return cls(minor, frozenset(enabled - {name for name, on in changes.items() if not on}))
 
     @property
@@ -152,6 +171,16 @@ class ServerProfile:
     def taint_rule_gate(self) -> str:
         """The gate that turns DeviceTaintRules on."""
         return "DRADeviceTaints" if self.minor == OLDEST else "DRADeviceTaintRules"
+
+    @property
+    def schedules_gangs(self) -> bool:
+        """Whether the scheduler places the pods of a gang together or not at all; 1.36 has a separate gate for it."""
+        return self.enabled("GenericWorkload" if self.minor >= _FIRST_WITH_GANGS else "GangScheduling")
+
+    def pod_group_versions(self) -> tuple[str, ...]:
+        """Return the API versions of PodGroup and Workload, newest first; empty if the server has none."""
+        versions = {36: ("v1alpha2",), 37: ("v1beta1", "v1alpha3")}
+        return versions.get(self.minor, ()) if self.enabled("GenericWorkload") else ()
 
     def taint_rule_versions(self) -> tuple[str, ...]:
         """Return the API versions of DeviceTaintRule, newest first. Before 1.37 an administrator must enable them."""

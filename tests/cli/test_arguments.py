@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.cli.arguments import Parser, from_text, positive_seconds, whole_number
+from dra_sdk.cli.arguments import Parser, feature_gates, from_text, positive_seconds, whole_number
 from dra_sdk.cli.main import COMMANDS
 from tests.cli.commands import EXAMPLES, Run, runner
 
@@ -109,3 +109,13 @@ def test_standard_input_may_come_anywhere_among_the_files() -> None:
     assert parser.parse_args(["a", "--all", "-", "b"]).files == ["a", "-", "b"]
     assert parser.parse_args([]).files == []
     assert parser.parse_args(["--all", str(Path("x"))]).files == ["x"]
+
+
+def test_every_feature_gate_of_kubernetes_is_accepted() -> None:
+    assert feature_gates("DRAWorkloadResourceClaims=true,WatchList=false") == {
+        "DRAWorkloadResourceClaims": True,
+        "WatchList": False,
+    }
+    unknown = "1.34 to 1.37 have no feature gate DRAExtendedResources; did you mean DRAExtendedResource?"
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(unknown)):
+        feature_gates("DRAExtendedResources=true")

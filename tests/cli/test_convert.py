@@ -45,6 +45,14 @@ def test_an_alpha_version_is_refused(run, tmp_path):
     assert "a.yaml:1: ResourceClass/a: apiVersion: resource.k8s.io/v1alpha2 cannot be read" in result.err
 
 
+def test_a_list_of_objects_at_the_top_is_refused(run, tmp_path):
+    (tmp_path / "a.yaml").write_text(f"- {BETA.partition('---')[0].strip()}".replace("\n", "\n  "))
+    result = run("convert", "a.yaml")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("dra-sdk: a.yaml:1: object: must be an object, is [{'apiVersion'")
+    assert result.err == f"dra-sdk: {run('validate', 'a.yaml').out}"
+
+
 def test_what_was_converted_is_valid(run, tmp_path):
     converted = run("convert", "a.yaml").out
     before = run("validate", "a.yaml")

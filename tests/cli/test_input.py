@@ -95,7 +95,17 @@ def test_a_chart_and_a_kustomization_are_rendered(tmp_path, monkeypatch, file, t
         read_file(str(folder))
 
 
-def test_a_template_has_a_hint(tmp_path):
-    (tmp_path / "a.yaml").write_text("kind: {{ .Values.kind }}\n")
-    with pytest.raises(InvalidObjectError, match="it looks like a template"):
-        read_file(str(tmp_path / "a.yaml"))
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("kind: {{ .Values.kind }}\n", "; it looks like a template; give the directory of its Helm chart"),
+        ("labels: {a: ${B}}\n", "; it looks like a template; give it with the values of its variables"),
+        ("kind: a: b\n", ""),
+    ],
+)
+def test_a_template_has_a_hint(tmp_path, text, hint):
+    (tmp_path / "a.yaml.tpl").write_text(text)
+    with pytest.raises(InvalidObjectError) as caught:
+        read_file(str(tmp_path / "a.yaml.tpl"))
+    assert hint in str(caught.value)
+    assert ("template; " in str(caught.value)) is bool(hint)

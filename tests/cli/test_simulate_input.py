@@ -50,7 +50,7 @@ def test_standard_input_is_read(run, monkeypatch):
             "DRADeviceTaints is off in Kubernetes",
         ),
         (["--server-version", "1.20"], "'1.20' is not one of 1.34, "),
-        (["--feature-gates", "Nonsense=true"], "feature gate 'Nonsense' has no effect here"),
+        (["--feature-gates", "Nonsense=true"], "Kubernetes 1.34 to 1.37 have no feature gate Nonsense"),
         (["--fixture", "x"], "--fixture and --node need --driver NAME"),
         (["--driver", "nonsense"], "unknown driver 'nonsense'"),
         (["--kubeconfig", "missing", "--from-cluster"], "kubeconfig missing cannot be read: No such file or directory"),
@@ -122,10 +122,8 @@ def test_bad_input_is_reported_with_its_line(run, text, message):
 def test_all_problems_of_all_files_are_reported(run, tmp_path):
     (tmp_path / "other.yaml").write_text("kind: Pod\napiVersion: v1\n")
     result = run("kind: Node\napiVersion: v1\n", "other.yaml")
-    assert (
-        result.err
-        == "cluster.yaml:1: Node/*: metadata.name: must be set\nother.yaml:1: Pod/*: metadata.name: must be set\n"
-    )
+    missing = "metadata.name: name or generateName must be set"
+    assert result.err == f"cluster.yaml:1: Node/*: {missing}\nother.yaml:1: Pod/*: {missing}\n"
 
 
 def test_all_files_that_cannot_be_read_are_reported(run, tmp_path):

@@ -449,3 +449,31 @@ def test_the_findings_as_a_report_of_tests(run):
         '  <testcase classname="b.yaml" name="ResourceClaimTemplate/gpu"/>',
         "</testsuite>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "spec"),
+    [
+        ("Pod", "v1", {"containers": [{"name": "c", "image": "i"}]}),
+        ("Job", "batch/v1", {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}),
+        ("ResourceClaim", "resource.k8s.io/v1", {}),
+    ],
+)
+def test_every_kind_may_have_generate_name(run, kind, version, spec):
+    made = {"apiVersion": version, "kind": kind, "metadata": {"name": None, "generateName": "x-"}, "spec": spec}
+    assert run("a.json", a_json=json.dumps(made))[:2] == (0, [])
+    wrong = made | {"metadata": {"generateName": "X_"}}
+    status, lines, _ = run("a.json", a_json=json.dumps(wrong))
+    assert status == 1
+    assert "metadata.generateName: must be a DNS subdomain" in " ".join(lines)
+
+
+def test_a_pod_group_needs_its_gate_and_its_version(run):
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    content = json.dumps(group)
+    flags = ("--server-version", "1.37", "--feature-gates", "GenericWorkload=true")
+    assert run("a.json", *flags, a_json=content)[:2] == (0, [])
+    reason = "Kubernetes 1.37 has no such kind without the feature gate GenericWorkload"
+    assert run("a.json", *flags[:2], a_json=content)[:2] == (1, [f"a.json:1: PodGroup/g: apiVersion: {reason}"])
+    assert run("a.json", *flags, a_json=content.replace("2", "0"))[0] == 1

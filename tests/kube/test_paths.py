@@ -24,6 +24,8 @@ def test_paths_of_the_objects_a_driver_meets():
     assert paths.pod("ns", "p") == "/api/v1/namespaces/ns/pods/p"
     assert paths.pods() == "/api/v1/pods"
     assert paths.priority_classes() == "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert paths.pod_groups("scheduling.k8s.io/v1beta1") == "/apis/scheduling.k8s.io/v1beta1/podgroups"
+    assert paths.resource_quotas() == "/api/v1/resourcequotas"
     assert paths.pod_disruption_budgets() == "/apis/policy/v1/poddisruptionbudgets"
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.conversion import V1, older_version, original_path, to_v1, version_problem
+from dra_sdk.wire.conversion import V1, older_version, original_path, reading_problem, to_v1
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 
@@ -63,13 +63,23 @@ def test_v1beta2_changes_its_name_only():
         obj("Pod", {}, "v1"),
         {"kind": "ResourceClaim"},
         {"apiVersion": BETA1, "kind": ["ResourceClaim"]},
-        3,
     ],
 )
 def test_other_objects_stay(value):
     assert to_v1(value) is value
     assert older_version(value) == ""
-    assert version_problem(value) is None
+    assert reading_problem(value) is None
+
+
+@pytest.mark.parametrize("value", [3, "text", [obj("ResourceClaim", {}, BETA1)]])
+def test_what_is_no_object_is_refused(value):
+    assert to_v1(value) is value
+    assert older_version(value) == ""
+    problem = reading_problem(value)
+    assert problem is not None
+    assert problem.detail.startswith("must be an object, is ")
+    has_hint = problem.detail.endswith("write several objects as documents or as items of a List")
+    assert has_hint is isinstance(value, list)
 
 
 @pytest.mark.parametrize("spec", [None, [], {"devices": 3}, {"devices": {"requests": 3}}, {"devices": [3]}])
@@ -80,11 +90,11 @@ def test_wrong_types_stay_for_the_validation(kind, spec):
 
 
 def test_alpha_versions_are_refused_with_the_way_out():
-    problem = version_problem(obj("ResourceClass", {}, "resource.k8s.io/v1alpha2"))
+    problem = reading_problem(obj("ResourceClass", {}, "resource.k8s.io/v1alpha2"))
     assert problem is not None
     assert "take the manifests of a release of the driver that supports v1" in problem.detail
-    assert version_problem(obj("ResourceClaim", {}, "resource.k8s.io/v1alpha3")) is not None
-    assert version_problem(obj("DeviceTaintRule", {}, "resource.k8s.io/v1alpha3")) is None
+    assert reading_problem(obj("ResourceClaim", {}, "resource.k8s.io/v1alpha3")) is not None
+    assert reading_problem(obj("DeviceTaintRule", {}, "resource.k8s.io/v1alpha3")) is None
 
 
 def test_the_place_in_the_file():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.wire.profile import GATES, NEWEST, ServerProfile
+from dra_sdk.wire.profile import GATES, NEEDED_GATES, NEWEST, ServerProfile, gate_names
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,30 @@ def test_the_api_versions_of_taint_rules_differ_by_release():
 def test_the_gate_of_taint_rules_differs_by_release(minor, gates, gate, applied):
     profile = ServerProfile.of(f"1.{minor}", gates)
     assert (profile.taint_rule_gate, profile.applies_taint_rules) == (gate, applied)
+
+
+def test_a_gate_turns_on_those_that_it_needs():
+    assert ServerProfile.of("1.37", {"DRAWorkloadResourceClaims": True}).enabled("GenericWorkload")
+    both = {"DRAWorkloadResourceClaims": True, "GenericWorkload": False}
+    assert not ServerProfile.of("1.37", both).enabled("GenericWorkload")
+    assert not ServerProfile.of("1.37").enabled("GenericWorkload")
+
+
+def test_the_api_versions_of_pod_groups_differ_by_release():
+    gates = {"GenericWorkload": True}
+    versions = {minor: ServerProfile.of(f"1.{minor}", gates).pod_group_versions() for minor in range(34, 38)}
+    assert versions == {34: (), 35: (), 36: ("v1alpha2",), 37: ("v1beta1", "v1alpha3")}
+    assert ServerProfile.of("1.37").pod_group_versions() == ()
+
+
+def test_gangs_have_a_gate_of_their_own_in_1_36():
+    assert [ServerProfile.of(f"1.{minor}", {"GenericWorkload": True}).schedules_gangs for minor in (36, 37)] == [
+        False,
+        True,
+    ]
+    assert ServerProfile.of("1.36", {"GangScheduling": True}).schedules_gangs
+
+
+def test_all_gates_of_the_releases_are_known():
+    assert set(GATES) | set(NEEDED_GATES) | {"GenericWorkload", "SidecarContainers", "WatchListClient"} <= gate_names()
+    assert "Nonsense" not in gate_names()

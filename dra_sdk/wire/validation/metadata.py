@@ -7,7 +7,7 @@ managedFields belong to the server and are not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
@@ -37,6 +37,8 @@ from dra_sdk.wire.validation.problems import (
 from dra_sdk.wire.validation.rules import immutable
 
 FIELD: Final = "metadata"
+Format = Callable[[str, str], Problems]
+"""A check of a name: the problems of a value at a field."""
 MAX_ANNOTATIONS: Final = 256 * 1024
 #: The server cuts a generateName to this length and appends five characters.
 MAX_GENERATE_NAME: Final = 58
@@ -71,21 +73,30 @@ def new_metadata(
 ) -> Problems:
     """Check the metadata of an object that is created.
 
-    A generateName is checked as the name that the server may make of it. `checks_generate_name`: it is checked as a
-    prefix too.
+    `checks_generate_name`: a generateName is checked as a prefix too.
     """
-    if metadata.generate_name and checks_generate_name:
-        yield from dns_subdomain(_without_last_dash(metadata.generate_name), f"{FIELD}.generateName")
-    name = metadata.name or (metadata.generate_name and f"{metadata.generate_name[:MAX_GENERATE_NAME]}xxxxx")
-    if not name:
-        yield required(f"{FIELD}.name", "name or generateName must be set")
-    else:
-        yield from dns_subdomain(name, f"{FIELD}.name")
+    yield from new_name(metadata.name, metadata.generate_name, checks_generate_name=checks_generate_name)
     yield from _namespace(metadata.namespace, namespaced, f"{FIELD}.namespace")
     if metadata.generation < 0:
         yield invalid(f"{FIELD}.generation", f"must not be negative, is {metadata.generation}")
     yield from _common(metadata, profile)
     yield from _finalizers(metadata.finalizers or [], f"{FIELD}.finalizers")
+
+
+def new_name(
+    name: str, generate_name: str, valid: Format = dns_subdomain, *, checks_generate_name: bool = True
+) -> Problems:
+    """Check the name of an object that is created, or its generateName as the name that the server may make of it.
+
+    valid: the format of names of its kind.
+    """
+    if generate_name and checks_generate_name:
+        yield from valid(_without_last_dash(generate_name), f"{FIELD}.generateName")
+    name = name or (generate_name and f"{generate_name[:MAX_GENERATE_NAME]}xxxxx")
+    if not name:
+        yield required(f"{FIELD}.name", "name or generateName must be set")
+    else:
+        yield from valid(name, f"{FIELD}.name")
 
 
 def cluster_metadata(new: ObjectMeta, old: ObjectMeta | None, profile: ServerProfile) -> Problems:

@@ -73,7 +73,7 @@ class Problem:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.detail}"
+        return f"{self.field}: {self.detail}" if self.field else self.detail
 
 
 @dataclass(frozen=True, slots=True)

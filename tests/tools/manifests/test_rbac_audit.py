@@ -147,6 +147,11 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
             wait(lambda: cluster.server.open_watches == len(followed.kinds))
         requests = [record.request for record in cluster.server.log.records()[begin:]]
         asked = {(request.plural, request.verb) for request in requests if request.resource}
-    of_preemption = ("priorityclasses", "poddisruptionbudgets")  # which this server does not have
-    unserved = {(resource, verb) for resource in of_preemption for verb in ("list", "watch")}
+    missing = (
+        "priorityclasses",
+        "poddisruptionbudgets",
+        "resourcequotas",
+        "podgroups",
+    )  # which this server does not have
+    unserved = {(resource, verb) for resource in missing for verb in ("list", "watch")}
     assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved

@@ -25,6 +25,9 @@ class ReleaseBehaviour:
     counters_with_devices: bool = False
     #: The new fields of 1.37 are read: derivedAttributes, compatibilityGroups, skipNodeOperations.
     knows_1_37_fields: bool = False
+    #: Extended resources are as at first: each container has a request of its own, a class with a resource has no
+    #: implicit one, and a device plugin counts even if it offers none.
+    extended_resources_of_1_34: bool = False
     #: Counters are kept per driver and pool; else per pool name, which mixes up pools of different drivers.
     counters_per_driver: bool = False
     #: Slices with counter sets apply to the nodes they select; else to every node.
@@ -57,7 +60,7 @@ class ReleaseBehaviour:
         return SINCE_1_37 if minor >= _MINOR_1_37 else UP_TO_1_36
 
 
-OF_1_34: Final = ReleaseBehaviour(counters_with_devices=True)
+OF_1_34: Final = ReleaseBehaviour(counters_with_devices=True, extended_resources_of_1_34=True)
 UP_TO_1_36: Final = ReleaseBehaviour()
 
 

@@ -5,13 +5,15 @@
     after = schedule(drain(outcome.snapshot, "node-1"))
     changes = compare_outcomes(outcome, after)
 
-Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `claim_controller`
-makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle` chooses a node and
-reserves devices in `cluster_state`, `preemption` is PostFilter, and `scheduling_outcome` is the result.
+Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `quotas` admits it,
+`generated_claims` makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle`
+chooses a node and reserves devices in `cluster_state`, for a PodGroup together, `preemption` is PostFilter,
+`claim_controller` releases claims, and `scheduling_outcome` is the result.
 """
 
 from __future__ import annotations
 
+from dra_sdk.tools.scheduling.cluster.located_objects import ObjectSource
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
     NO_NODE_PREFIX,
@@ -24,7 +26,6 @@ from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
 )
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import (
-    ObjectSource,
     SnapshotReadError,
     SnapshotReading,
     read_snapshot,

@@ -1,4 +1,4 @@
-"""What the claim controller does: make claims for pods from templates, and deallocate claims that no pod uses.
+"""What the claim controller does: make claims for pods from templates, and release claims of pods that have ended.
 
 Source: controller/resourceclaim.
 """
@@ -6,29 +6,43 @@ Source: controller/resourceclaim.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim, pod_of
+from dra_sdk.tools.scheduling.cluster.pod_groups import (
+    CLAIMS_GATE,
+    PodGroup,
+    group_consumer,
+    group_key,
+    is_group_of,
+    is_owner,
+    is_shared,
+)
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     ObjectKey,
     Snapshot,
-    claim_name_base,
-    generated_name,
-    generated_uid,
+    is_generated_uid,
     object_key,
 )
+
+if TYPE_CHECKING:
+    pass
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+MAX_CONSUMERS: Final = 256
+"""The most entries of `status.reservedFor`."""
 _FINISHED: Final = {"Succeeded", "Failed"}
 
 
 def is_finished(pod: Pod) -> bool:
-    """Return whether the pod has ended, so that it uses nothing any more."""
-    return pod.status.phase in _FINISHED
+    """Return whether the pod uses nothing any more: it has ended, or was deleted before it had a node."""
+    deleted = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    return deleted or pod.status.phase in _FINISHED
 
 
 def owner_uids(claim: JSON) -> set[Any]:
@@ -50,6 +64,18 @@ def claim_results(claim: JSON) -> list[JSON]:
 def claim_consumers(claim: JSON) -> list[JSON]:
     """Return `status.reservedFor`."""
     return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def is_reserved_for(claim: JSON, pod: Pod) -> bool:
+    """Return whether a claim is reserved for a pod or for its PodGroup."""
+    consumers = claim_consumers(claim)
+    return any(consumer.get("uid") == pod.metadata.uid or is_group_of(consumer, pod) for consumer in consumers)
+
+
+def is_made_for(claim: JSON, pod: Pod) -> bool:
+    """Return whether a claim from a template was made for a pod or for its PodGroup."""
+    owners = [owner for owner in claim["metadata"].get("ownerReferences") or () if owner.get("controller")]
+    return any(owner.get("uid") == pod.metadata.uid or is_owner(owner, pod) for owner in owners)
 
 
 def consumer_uids(claim: JSON) -> set[Any]:
@@ -83,65 +109,78 @@ def used_claims(pod: Pod) -> Iterator[ObjectKey]:
         yield pod.metadata.namespace, extended.resource_claim_name
 
 
-def with_generated_claims(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change."""
-    changed: list[JSON] = []
-    owned = dict(_generated_claims(snapshot))
-    for obj in snapshot.pods:
-        pod = pod_of(obj)
-        if is_finished(pod) or not pod.spec.resource_claims:
-            continue
-        known = {status.name for status in pod.status.resource_claim_statuses}
-        statuses = list((obj.get("status") or {}).get("resourceClaimStatuses") or ())
-        for entry in pod.spec.resource_claims:
-            if not entry.resource_claim_template_name or entry.name in known:
-                continue
-            claim = owned.get((pod.metadata.uid, entry.name)) or _generate_claim(snapshot, pod, entry)
-            if claim is not None:
-                changed.append(claim)
-                statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
-        if len(statuses) > len(known):
-            changed.append(with_status(obj, resourceClaimStatuses=statuses))
-    return snapshot.with_objects(changed) if changed else snapshot
+def with_current_reservations(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with claims reserved for the pods that run with them, and for none that has ended.
+
+    A claim that loses its last reservation is deallocated if it has the scheduler's finalizer, and removed if it was
+    made for a pod that has ended. Reservations of pods that are not in the snapshot stay, as it may lack them.
+    """
+    pods = {key: pod_of(obj) for key, obj in snapshot.pods_by_key.items()}
+    claims, groups = dict(snapshot.claims_by_key), groups_of(snapshot)
+    for pod in pods.values():
+        if pod.spec.node_name and not is_finished(pod):
+            shared = shared_claims(pod, groups.get(group_key(pod)))
+            claims |= {key: _reserved(claims[key], pod, shared.get(key)) for key in used_claims(pod) if key in claims}
+    released = [left for claim in claims.values() if (left := _released(claim, pods)) is not None]
+    return replace(snapshot, claims=tuple(released))
 
 
-def _generated_claims(snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], JSON]]:
-    """Yield the claims that were made for pods, by the pod's UID and the name of the entry."""
-    for claim in snapshot.claims:
-        entry_name = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_ANNOTATION)
-        for owner in (claim["metadata"].get("ownerReferences") or ()) if entry_name else ():
-            if owner.get("controller"):
-                yield (str(owner.get("uid")), str(entry_name)), claim
+def groups_of(snapshot: Snapshot) -> dict[ObjectKey, PodGroup]:
+    """Return the PodGroups; without the feature gate of their claims, they have none."""
+    groups = {object_key(obj): PodGroup.model_validate(obj) for obj in snapshot.pod_groups}
+    for group in () if snapshot.profile.enabled(CLAIMS_GATE) else groups.values():
+        group.spec.resource_claims = []
+    return groups
 
 
-def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JSON | None:
-    namespace = pod.metadata.namespace
-    template = snapshot.templates_by_key.get((namespace, entry.resource_claim_template_name))
-    if template is None:
-        return None
-    base = claim_name_base(pod.metadata.name, entry.name)
-    metadata = template["spec"].get("metadata") or {}
-    annotations = {**(metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name}
-    claim = claim_made_for(pod, base, annotations, template["spec"].get("spec") or {}, entry.name)
-    if metadata.get("labels"):
-        claim["metadata"]["labels"] = metadata["labels"]
-    return claim
+def shared_claims(pod: Pod, group: PodGroup | None) -> dict[ObjectKey, PodGroup]:
+    """Return the claims of a pod that are its group's, with the group."""
+    shared: dict[ObjectKey, PodGroup] = {}
+    for entry in pod.spec.resource_claims if group is not None else ():
+        with suppress(LookupError):
+            if group is not None and is_shared(entry, group) and (key := claim_key(pod, entry)):
+                shared[key] = group
+    return shared
 
 
-def claim_made_for(pod: Pod, base: str, annotations: Mapping[str, str], spec: JSON, *reasons: str) -> JSON:
-    """Return a new claim that belongs to a pod; its name begins with `base` and depends on the pod and `reasons`."""
-    namespace, uid = pod.metadata.namespace, pod.metadata.uid
-    name = generated_name(base, namespace, uid, *reasons)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": uid, "controller": True}
-    metadata = {
-        "name": name,
-        "generateName": base,
-        "namespace": namespace,
-        "uid": generated_uid("ResourceClaim", (namespace, name), uid),
-        "annotations": annotations,
-        "ownerReferences": [owner],
-    }
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+def _reserved(claim: JSON, pod: Pod, group: PodGroup | None) -> JSON:
+    """Return the claim reserved for a pod that has a node, or for its group, if it is allocated and has room for it."""
+    consumers = claim_consumers(claim)
+    if claim_allocation(claim) is None or len(consumers) >= MAX_CONSUMERS or is_reserved_for(claim, pod):
+        return claim
+    return with_status(claim, reservedFor=[*consumers, pod_consumer(pod) if group is None else group_consumer(group)])
+
+
+def _released(claim: JSON, pods: Mapping[ObjectKey, Pod]) -> JSON | None:
+    """Return the claim without reservations of pods that have ended; None if it is removed, too."""
+    metadata, consumers = claim["metadata"], claim_consumers(claim)
+    namespace = object_key(claim)[0]
+    kept = [consumer for consumer in consumers if not (is_pod(consumer) and _has_ended(consumer, namespace, pods))]
+    if len(kept) < len(consumers):
+        claim = with_status(claim, reservedFor=kept or None)
+    if kept:
+        return claim
+    has_finalizer = FINALIZER in (metadata.get("finalizers") or ())
+    if has_finalizer and (consumers or metadata.get("deletionTimestamp")):
+        claim = deallocated(claim)
+    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    unneeded = any(owner.get("kind") == "Pod" and _has_ended(owner, namespace, pods) for owner in owners)
+    is_deleted = unneeded or bool(metadata.get("deletionTimestamp"))
+    return None if is_deleted and not claim["metadata"].get("finalizers") else claim
+
+
+def is_pod(consumer: JSON) -> bool:
+    """Return whether an entry of `status.reservedFor` is a pod."""
+    return consumer.get("resource") == "pods" and not consumer.get("apiGroup")
+
+
+def _has_ended(reference: JSON, namespace: str, pods: Mapping[ObjectKey, Pod]) -> bool:
+    """Return whether a pod that is referred to has ended, or another one has its name."""
+    pod = pods.get((namespace, str(reference.get("name"))))
+    if pod is None:
+        return False
+    uid = pod.metadata.uid
+    return is_finished(pod) or (uid != reference.get("uid") and not is_generated_uid(uid))
 
 
 def pod_consumer(pod: Pod) -> JSON:

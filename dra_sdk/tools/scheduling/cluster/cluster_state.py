@@ -14,22 +14,26 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_consumers,
     consumer_uids,
     deallocated,
+    groups_of,
     is_finished,
     pod_consumer,
+    shared_claims,
     used_claims,
-    with_generated_claims,
     with_recreated_pods,
     with_status,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
+from dra_sdk.tools.scheduling.cluster.generated_claims import with_generated_claims, with_unused_name
 from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
+from dra_sdk.tools.scheduling.cluster.pod_groups import group_consumer, group_key
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
     PodRequirements,
     ResourceAmounts,
     pod_requests,
     requirements_of,
 )
+from dra_sdk.tools.scheduling.cluster.quotas import QuotaAdmission
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 
 
@@ -47,10 +51,12 @@ class BoundPod:
 
 
 class ClusterState:
-    """Starts as a snapshot and records every change; `snapshot` returns the result.
+    """Starts as a snapshot with a claim for each use of a template, and records every change.
 
+    admission: what quotas allow, and what they refuse.
     features: what the scheduler can do.
     nodes: the nodes by name.
+    pod_groups: the PodGroups, by namespace and name.
     claims, pods: the objects by namespace and name.
     hypothetical: see `Snapshot.hypothetical`.
     allocated: the devices in use.
@@ -58,14 +64,16 @@ class ClusterState:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.admission = QuotaAdmission(snapshot)
+        self._snapshot = snapshot = with_generated_claims(snapshot, self.admission)
         self.features = SchedulerFeatures.of(snapshot.profile)
         self.nodes = snapshot.nodes_by_name
+        self.pod_groups = groups_of(snapshot)
         self.claims = dict(snapshot.claims_by_key)
         self.pods = dict(snapshot.pods_by_key)
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
-        self.free_resources = FreeResources(snapshot.nodes)
+        self.free_resources = FreeResources(snapshot.nodes, self.features.behaviour)
         self._running: dict[str, dict[ObjectKey, BoundPod]] = {}
 
     def snapshot(self) -> Snapshot:
@@ -84,11 +92,13 @@ class ClusterState:
 
     @cached_property
     def _classes_by_resource(self) -> dict[str, str]:
-        return classes_by_resource(self._snapshot.classes) if self.features.extended_resources else {}
+        features = self.features
+        return classes_by_resource(self._snapshot.classes, features.behaviour) if features.extended_resources else {}
 
     def requirements_of(self, pod: Pod) -> PodRequirements:
         """Return what a pod needs now; UnschedulableError if no node could ever meet it."""
-        return requirements_of(pod, self.claims, self._snapshot.classes_by_name, self._classes_by_resource)
+        classes, refusals = self._snapshot.classes_by_name, self.admission.refusals
+        return requirements_of(pod, self.claims, classes, self._classes_by_resource, refusals)
 
     def add_running_pods(self, pods: Iterable[Pod]) -> None:
         """Add those of the pods that already run on a node."""
@@ -110,8 +120,9 @@ class ClusterState:
             for key in [key for key in removed if key in pods]:
                 freed = pods.pop(key)
                 self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], freed.requests)
-        before = self.snapshot()
-        after = with_generated_claims(with_recreated_pods(before, (pod_of(self.pods[key]) for key in removed)))
+        without = with_recreated_pods(self.snapshot(), (pod_of(self.pods[key]) for key in removed))
+        self.admission = QuotaAdmission(without)
+        after = with_generated_claims(without, self.admission)
         for key, claim in self.claims.items():
             left = after.claims_by_key.get(key)
             if claim_allocation(claim) is not None and (left is None or claim_allocation(left) is None):
@@ -119,38 +130,65 @@ class ClusterState:
         self.claims, self.pods = dict(after.claims_by_key), dict(after.pods_by_key)
         return [pod_of(self.pods[key]) for key in removed]
 
+    def bind_refusal(self, fit: NodeFit) -> str:
+        """Return why the API server refuses the claim for extended resources that a pod needs to be bound."""
+        claim = fit.claims.get(EXTENDED_RESOURCES)
+        return self.admission.admit(claim) if claim is not None else ""
+
     def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
         """Bind a pod to a node and give it its devices; return the claims that it uses."""
         key = pod_key(requirements.pod)
-        for name, claim in {**requirements.allocated_claims, **fit.claims}.items():
-            self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
+        made = dict(fit.claims)
+        if EXTENDED_RESOURCES in made:
+            made[EXTENDED_RESOURCES] = with_unused_name(made[EXTENDED_RESOURCES], self.claims)
+        shared = shared_claims(requirements.pod, self.pod_groups.get(group_key(requirements.pod)))
+        for name, claim in {**requirements.allocated_claims, **made}.items():
+            group = shared.get(object_key(claim))
+            consumer = pod_consumer(requirements.pod) if group is None else group_consumer(group)
+            self._reserve(claim, fit.allocations.get(name), consumer)
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
         requests = {name: amount for name, amount in requirements.requests.items() if name not in as_devices}
         self._run(fit.node, BoundPod(requirements.pod, requests))
         pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
-        if EXTENDED_RESOURCES in fit.claims:
-            name = fit.claims[EXTENDED_RESOURCES]["metadata"]["name"]
+        if EXTENDED_RESOURCES in made:
+            name = made[EXTENDED_RESOURCES]["metadata"]["name"]
             status = {"requestMappings": list(fit.mappings), "resourceClaimName": name}
             pod = with_status(pod, extendedResourceClaimStatus=status)
         self.pods[key] = pod
         return tuple(used_claims(pod_of(pod)))
+
+    def unbind(self, keys: Iterable[ObjectKey], claims: dict[ObjectKey, JSON], pods: dict[ObjectKey, JSON]) -> None:
+        """Undo the binding of pods, and what that did to claims; `claims` and `pods` are those from before."""
+        for key in keys:
+            node = self.pods[key]["spec"]["nodeName"]
+            self.free_resources.remove_pod(node, self._running[node].pop(key).requests)
+        for key, claim in self.claims.items():
+            if claim_allocation(claim) is not None and claim_allocation(claims.get(key, {})) is None:
+                self.allocated.remove(claim)
+            if key not in claims:
+                self.admission.release(claim)
+        self.claims, self.pods = claims, pods
 
     def allocate_hypothetically(self, key: ObjectKey, node: str, allocation: JSON) -> None:
         """Allocate a claim that no pod uses, as if a pod on this node used it."""
         self._reserve(self.claims[key], allocation, None)
         self.hypothetical[key] = node
 
-    def deallocate_unused(self, requirements: PodRequirements, names: Iterable[str]) -> int:
+    def deallocate_unused(self, requirements: PodRequirements, names: Iterable[str], group: str = "") -> int:
         """Deallocate these claims of a pod unless others use them; return how many were deallocated.
 
-        They can then be allocated again on a node where the pod can run. Source: plugin DynamicResources, PostFilter.
+        They can then be allocated again on a node where the pod can run. Source: plugin DynamicResources, PostFilter,
+        and PodGroupPostFilter.
+
+        group: the UID of the pod's group, if none of its pods runs, so that its claims are unused, too.
         """
         count = 0
-        for claim in (requirements.allocated_claims[name] for name in names):
-            if consumer_uids(claim) <= {requirements.pod.metadata.uid}:
+        for key in (object_key(requirements.allocated_claims[name]) for name in names):
+            claim = self.claims[key]
+            if claim_allocation(claim) is not None and consumer_uids(claim) <= {requirements.pod.metadata.uid, group}:
                 self.allocated.remove(claim)
-                self.claims[object_key(claim)] = deallocated(claim)
-                self.hypothetical.pop(object_key(claim), None)
+                self.claims[key] = deallocated(claim)
+                self.hypothetical.pop(key, None)
                 count += 1
         return count
 

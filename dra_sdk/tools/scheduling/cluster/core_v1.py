@@ -12,11 +12,12 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field, ValidationError
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.container_resources import pod_claim_problems, resource_problems
 from dra_sdk.wire.resource.base import Amount, Object, Timestamp
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
-from dra_sdk.wire.validation.metadata import node_selector
+from dra_sdk.wire.validation.metadata import new_name, node_selector
 from dra_sdk.wire.validation.names import dns_label, dns_subdomain
-from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_found, not_supported, required
+from dra_sdk.wire.validation.problems import Problem, invalid, not_supported, required
 
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -90,6 +91,12 @@ class PodResourceClaim(Object):
     resource_claim_template_name: str = ""
 
 
+class PodSchedulingGroup(PartialObject):
+    """core/v1 PodSchedulingGroup."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(PartialObject):
     """core/v1 PodSpec."""
 
@@ -105,6 +112,12 @@ class PodSpec(PartialObject):
     containers: list[Container] = Field(default_factory=list)
     overhead: dict[str, Amount] = Field(default_factory=dict)
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    scheduling_group: PodSchedulingGroup | None = None
+
+    @property
+    def group(self) -> str:
+        """The name of the pod's PodGroup; empty without one."""
+        return "" if self.scheduling_group is None else self.scheduling_group.pod_group_name
 
     @property
     def required_nodes(self) -> JSON | None:
@@ -205,9 +218,9 @@ class Namespace(PartialTopLevel):
 
 def validate_core_object(value: TopLevel) -> list[Problem]:
     """Return what is invalid in a pod, node or namespace: its names, and the fields that are read here."""
-    name, namespace = value.metadata.name, value.metadata.namespace
+    metadata, namespace = value.metadata, value.metadata.namespace
     valid = dns_label if isinstance(value, Namespace) else dns_subdomain
-    problems = list(valid(name, "metadata.name")) if name else [required("metadata.name")]
+    problems = list(new_name(metadata.name, metadata.generate_name, valid))
     if isinstance(value, Pod):
         problems += [*(dns_label(namespace, "metadata.namespace") if namespace else ()), *validate_pod(value)]
     return problems + list(_taint_problems(value)) if isinstance(value, Node) else problems
@@ -215,7 +228,8 @@ def validate_core_object(value: TopLevel) -> list[Problem]:
 
 def validate_pod(pod: Pod) -> list[Problem]:
     """Return what is invalid in the claims, resource requests, tolerations and node affinity of a pod."""
-    return [*_claim_problems(pod), *_containers_problems(pod), *_toleration_problems(pod), *_affinity_problems(pod)]
+    claims = pod_claim_problems(pod.spec.resource_claims)
+    return [*claims, *_containers_problems(pod), *_toleration_problems(pod), *_affinity_problems(pod)]
 
 
 def _toleration_problems(pod: Pod) -> Iterator[Problem]:
@@ -243,33 +257,8 @@ def _taint_problems(node: Node) -> Iterator[Problem]:
             yield not_supported(f"spec.taints[{index}].effect", effect, _EFFECTS)
 
 
-def _claim_problems(pod: Pod) -> Iterator[Problem]:
-    seen = set()
-    for index, claim in enumerate(pod.spec.resource_claims):
-        field = f"spec.resourceClaims[{index}]"
-        if not claim.name:
-            yield required(f"{field}.name")
-        if claim.name in seen:
-            yield duplicate(f"{field}.name", claim.name)
-        seen.add(claim.name)
-        if bool(claim.resource_claim_name) == bool(claim.resource_claim_template_name):
-            yield invalid(field, "must have one of resourceClaimName and resourceClaimTemplateName")
-
-
 def _containers_problems(pod: Pod) -> Iterator[Problem]:
     names = {claim.name for claim in pod.spec.resource_claims}
     for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
         for index, container in enumerate(containers):
-            yield from _container_problems(container, f"spec.{kind}[{index}].resources", names)
-
-
-def _container_problems(container: Container, field: str, names: set[str]) -> Iterator[Problem]:
-    for index, claim in enumerate(container.resources.claims):
-        if claim.name not in names:
-            where = f"{field}.claims[{index}].name"
-            yield not_found(where, f"the pod has no claim {claim.name!r} in spec.resourceClaims")
-    for name, amount in container.resources.effective_requests.items():
-        if amount.value < 0:
-            yield invalid(f"{field}.requests[{name}]", f"must not be negative, is {amount}")
-        if amount.value.denominator != 1 and "/" in name:
-            yield invalid(f"{field}.requests[{name}]", f"must be a whole number, is {amount}")
+            yield from resource_problems(container.resources, f"spec.{kind}[{index}].resources", names)

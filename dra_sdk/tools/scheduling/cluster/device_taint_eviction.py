@@ -14,7 +14,7 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import DeviceId
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results, consumer_uids, is_finished, used_claims
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results, is_finished, is_reserved_for, used_claims
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     ObjectKey,
@@ -114,7 +114,7 @@ def _pod_eviction(pod: Pod, snapshot: Snapshot, taints: _NoExecuteTaints) -> Evi
     return _soonest(
         _claim_eviction(claim, pod.spec.node_name, taints)
         for claim in claims
-        if claim is not None and pod.metadata.uid in consumer_uids(claim)
+        if claim is not None and is_reserved_for(claim, pod)
     )
 
 

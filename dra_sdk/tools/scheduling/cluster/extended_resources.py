@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION, claim_made_for
+from dra_sdk.tools.scheduling.allocator.features import UP_TO_1_36, ReleaseBehaviour
+from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION
 from dra_sdk.tools.scheduling.cluster.core_v1 import Container, Pod
+from dra_sdk.tools.scheduling.cluster.generated_claims import claim_made_for
 
 IMPLICIT_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
@@ -24,21 +26,24 @@ class _ContainerRequest:
     count: int
 
 
-def classes_by_resource(classes: Iterable[JSON]) -> dict[str, str]:
+def classes_by_resource(classes: Iterable[JSON], behaviour: ReleaseBehaviour = UP_TO_1_36) -> dict[str, str]:
     """Return the class for each extended resource: the youngest, and of equally old ones the first by name.
 
-    The scheduler forgets the implicit name of a class that loses its extended resource to an equally old one.
-    Source: k8s.io/dynamic-resource-allocation, deviceclass/extendedresourcecache.
+    The scheduler forgets the implicit name of a class that loses its extended resource to an equally old one; in 1.34,
+    a class with an extended resource has none. Source: k8s.io/dynamic-resource-allocation,
+    deviceclass/extendedresourcecache; scheduler plugin DynamicResources 1.34, package extended.
     """
     class_names: dict[str, str] = {}
     created: dict[str, str] = {}
     by_name = sorted(classes, key=lambda device_class: device_class["metadata"]["name"], reverse=True)
     for device_class in sorted(by_name, key=_created):
         name = device_class["metadata"]["name"]
-        class_names[IMPLICIT_RESOURCE_PREFIX + name] = name
-        if resource := device_class["spec"].get("extendedResourceName"):
+        resource = device_class["spec"].get("extendedResourceName")
+        if not resource or not behaviour.extended_resources_of_1_34:
+            class_names[IMPLICIT_RESOURCE_PREFIX + name] = name
+        if resource:
             if resource in class_names and created[class_names[resource]] == _created(device_class):
-                del class_names[IMPLICIT_RESOURCE_PREFIX + class_names[resource]]
+                class_names.pop(IMPLICIT_RESOURCE_PREFIX + class_names[resource], None)
             class_names[resource], created[name] = name, _created(device_class)
     return class_names
 
@@ -47,13 +52,16 @@ def _created(obj: JSON) -> str:
     return str(obj["metadata"].get("creationTimestamp") or "")
 
 
-def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSON, list[JSON]]:
+def extended_resource_claim(
+    pod: Pod, resources: Mapping[str, str], behaviour: ReleaseBehaviour = UP_TO_1_36
+) -> tuple[JSON, list[JSON]]:
     """Return the claim for `resources` (name → class) of a pod, and which request serves which container."""
     requests: list[_ContainerRequest] = []
     classes: dict[str, str] = {}
     mappings: list[JSON] = []
+    requests_for = _unshared_requests if behaviour.extended_resources_of_1_34 else _requests_for
     for resource in sorted(resources):
-        of_resource, new_mappings = _requests_for(pod, resource)
+        of_resource, new_mappings = requests_for(pod, resource)
         requests += of_resource
         classes |= {request.name: resources[resource] for request in of_resource}
         mappings += new_mappings
@@ -66,6 +74,17 @@ def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSO
 def _device_request(request: _ContainerRequest, class_name: str) -> JSON:
     exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": request.count}
     return {"name": request.name, "exactly": exactly}
+
+
+def _unshared_requests(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], list[JSON]]:
+    """Return a request and a mapping for each container, as in 1.34."""
+    wanted = [
+        (container, _ContainerRequest(_request_name(index, container, resource), count))
+        for index, container in enumerate([*pod.spec.init_containers, *pod.spec.containers])
+        if (count := _requested_count(container, resource))
+    ]
+    mappings = [_mapping(container, resource, request.name) for container, request in wanted]
+    return [request for _, request in wanted], mappings
 
 
 def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], list[JSON]]:

@@ -22,6 +22,7 @@ from dra_sdk.tools.scheduling.allocator import (
     InvalidPoolsError,
     SchedulerFeatures,
 )
+from dra_sdk.tools.scheduling.allocator.features import UP_TO_1_36, ReleaseBehaviour
 from dra_sdk.tools.scheduling.allocator.node_selection import (
     declares_feature,
     matches_node_selector,
@@ -51,13 +52,15 @@ _HUGE_PAGES: Final = "hugepages-"
 class FreeResources:
     """The free resources of each node. A node without `status.allocatable` has enough CPU, memory and pods."""
 
-    def __init__(self, nodes: Iterable[JSON]) -> None:
+    def __init__(self, nodes: Iterable[JSON], behaviour: ReleaseBehaviour = UP_TO_1_36) -> None:
+        self._offers_none = behaviour.extended_resources_of_1_34
         self._allocatable = {node_name(node): _allocatable(node) for node in nodes}
         self._requested: dict[str, ResourceAmounts] = {}
 
     def has_device_plugin(self, node: str, resource: str) -> bool:
         """Return whether a device plugin offers an extended resource on the node."""
-        return bool((self._allocatable.get(node) or {}).get(resource))
+        amount = (self._allocatable.get(node) or {}).get(resource)
+        return amount is not None if self._offers_none else bool(amount)
 
     def without_device_plugin(self, node: str, resources: Mapping[str, str]) -> dict[str, str]:
         """Return those of the extended resources (name → class) that no device plugin offers on the node."""
@@ -226,7 +229,7 @@ class NodeFilter:
         resources = self._resources_as_devices(requirements, node)
         if not resources:
             return requirements.unallocated_claims, ()
-        extended, mappings = extended_resource_claim(requirements.pod, resources)
+        extended, mappings = extended_resource_claim(requirements.pod, resources, self._allocator.features.behaviour)
         return {**requirements.unallocated_claims, EXTENDED_RESOURCES: extended}, mappings
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,31 +16,41 @@ from typing import Final
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    MAX_CONSUMERS,
     claim_allocation,
     claim_consumers,
     claim_key,
     claim_results,
-    consumer_uids,
-    owner_uids,
+    is_made_for,
+    is_reserved_for,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, ResourceRequirements
+from dra_sdk.tools.scheduling.cluster.generated_claims import refusal_key
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey
 
 ResourceAmounts = dict[str, Fraction]
 _POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
-_MAX_CONSUMERS: Final = 256
 _FIRST_ALTERNATIVE_SCORE: Final = 8
 
 
 def pod_requests(pod: Pod) -> ResourceAmounts:
     """Return the requests of a pod: those of all its containers, or of its largest init container if that is more."""
+    return _pod_amounts(pod, lambda resources: resources.effective_requests)
+
+
+def pod_limits(pod: Pod) -> ResourceAmounts:
+    """Return the limits of a pod, likewise."""
+    return _pod_amounts(pod, lambda resources: resources.limits)
+
+
+def _pod_amounts(pod: Pod, amounts_of: Callable[[ResourceRequirements], Mapping[str, Quantity]]) -> ResourceAmounts:
     total: ResourceAmounts = defaultdict(Fraction)
     sidecars: ResourceAmounts = defaultdict(Fraction)
     init_phase: ResourceAmounts = defaultdict(Fraction)
     for container in pod.spec.containers:
-        _add(total, container.resources.effective_requests)
+        _add(total, amounts_of(container.resources))
     for container in pod.spec.init_containers:
-        wanted = container.resources.effective_requests
+        wanted = amounts_of(container.resources)
         if container.is_sidecar:
             _add(sidecars, wanted)
             _raise_to(init_phase, sidecars)
@@ -51,7 +61,7 @@ def pod_requests(pod: Pod) -> ResourceAmounts:
     for name, amount in sidecars.items():
         total[name] += amount
     _raise_to(total, init_phase)
-    for name, quantity in pod.spec.resources.effective_requests.items():
+    for name, quantity in amounts_of(pod.spec.resources).items():
         if name.startswith(_POD_LEVEL):
             total[name] = quantity.value
     _add(total, pod.spec.overhead)
@@ -134,16 +144,24 @@ class PodRequirements:
 
 
 def requirements_of(
-    pod: Pod, claims: Mapping[ObjectKey, JSON], classes: Mapping[str, JSON], resources: Mapping[str, str]
+    pod: Pod,
+    claims: Mapping[ObjectKey, JSON],
+    classes: Mapping[str, JSON],
+    resources: Mapping[str, str],
+    refusals: Mapping[str, str] | None = None,
 ) -> PodRequirements:
     """Return the requirements of a pod; UnschedulableError if no node could ever meet them.
 
-    `resources` has the DeviceClass of each extended resource of the cluster.
+    resources: the DeviceClass of each extended resource of the cluster.
+    refusals: see `QuotaAdmission`.
     """
+    refusals = refusals or {}
+    if pod.metadata.uid in refusals:
+        raise UnschedulableError(refusals[pod.metadata.uid])
     if pod.spec.scheduling_gates:
         gates = [gate.get("name") or "" for gate in pod.spec.scheduling_gates]
         raise UnschedulableError(f"blocked by scheduling gate{'s' if len(gates) > 1 else ''} {', '.join(gates)}")
-    pod_claims = dict(_pod_claims(pod, claims))
+    pod_claims = dict(_pod_claims(pod, claims, refusals))
     for name, claim in pod_claims.items():
         _check_claim(name, claim, pod, classes)
     requests = pod_requests(pod)
@@ -160,18 +178,21 @@ def _usable_nodes(claim: JSON) -> tuple[JSON | None, bool]:
     return (claim_allocation(claim) or {}).get("nodeSelector"), has_skipped_operations(claim)
 
 
-def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON]) -> Iterator[tuple[str, JSON]]:
+def _pod_claims(pod: Pod, claims: Mapping[ObjectKey, JSON], refusals: Mapping[str, str]) -> Iterator[tuple[str, JSON]]:
     for entry in pod.spec.resource_claims:
         try:
             key = claim_key(pod, entry)
         except LookupError as error:
-            raise UnschedulableError(f"claim {entry.name}: {error}") from error
+            reason = refusals.get(refusal_key(pod, entry.name), str(error))
+            raise UnschedulableError(f"claim {entry.name}: {reason}") from error
         if key is None:
             continue
         claim = claims.get(key)
         if claim is None:
             raise UnschedulableError(f"claim {entry.name}: there is no ResourceClaim {key[1]} in namespace {key[0]}")
-        if entry.resource_claim_template_name and pod.metadata.uid not in owner_uids(claim):
+        if claim["metadata"].get("uid") in refusals:
+            raise UnschedulableError(f"claim {entry.name}: {refusals[claim['metadata']['uid']]}")
+        if entry.resource_claim_template_name and not is_made_for(claim, pod):
             raise UnschedulableError(f"claim {entry.name}: {key[1]} was not made for this pod")
         yield entry.name, claim
 
@@ -180,7 +201,7 @@ def _check_claim(name: str, claim: JSON, pod: Pod, classes: Mapping[str, JSON]) 
     if claim["metadata"].get("deletionTimestamp"):
         raise UnschedulableError(f"claim {name} is being deleted")
     consumers = claim_consumers(claim)
-    if len(consumers) >= _MAX_CONSUMERS and pod.metadata.uid not in consumer_uids(claim):
+    if len(consumers) >= MAX_CONSUMERS and not is_reserved_for(claim, pod):
         raise UnschedulableError(f"claim {name} is already reserved for {len(consumers)} pods, and no more are allowed")
     if claim_allocation(claim) is None and (missing := missing_class(claim, classes)):
         raise UnschedulableError(f"claim {name}: {missing}")

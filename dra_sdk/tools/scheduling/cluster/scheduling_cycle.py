@@ -10,7 +10,7 @@ pods are ignored.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,11 +29,11 @@ from dra_sdk.tools.scheduling.allocator import (
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     EXTENDED_CLAIM_ANNOTATION,
     claim_allocation,
-    consumer_uids,
     is_finished,
+    is_reserved_for,
     owner_uids,
     used_claims,
-    with_generated_claims,
+    with_current_reservations,
     with_recreated_pods,
     without_hypothetical_allocations,
 )
@@ -51,6 +51,7 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     node_taints,
     required_node_names,
 )
+from dra_sdk.tools.scheduling.cluster.pod_groups import GROUPS_GATE, group_key
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError
 from dra_sdk.tools.scheduling.cluster.preemption import DefaultPreemption
 from dra_sdk.tools.scheduling.cluster.priority_classes import with_priorities
@@ -67,6 +68,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Snapshot,
     display_name,
     generated_uid,
+    grouped,
     no_count,
 )
 from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
@@ -82,11 +84,12 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_c
     A search for devices is stopped after `max_steps`. After each stopped search the limit is halved, down to 30 000
     steps, so that many claims without a solution do not take too long. `count` is called with how many pods were tried.
     """
+    snapshot = with_current_reservations(snapshot)
     evicted = find_evictions(snapshot)
     removed = [pod_of(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
     current = with_priorities(with_daemon_pods(current))
-    run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
+    run = _SchedulingRun(_without_stale_claims(current), max_steps)
     run.schedule_pods(count)
     run.allocate_unused_claims()
     after = run.state.snapshot()
@@ -101,6 +104,7 @@ class _SchedulingRun:
 
     def __init__(self, snapshot: Snapshot, max_steps: int) -> None:
         self.state = state = ClusterState(snapshot)
+        self._profile = snapshot.profile
         self._allocator = Allocator(
             state.inventory,
             snapshot.classes_by_name,
@@ -109,7 +113,8 @@ class _SchedulingRun:
         )
         self._node_filter = NodeFilter(self._allocator, state.allocated, state.free_resources)
         self._nodes = state.nodes
-        self._pods = [pod for obj in snapshot.pods if not is_finished(pod := pod_of(obj))]
+        self._pods = [pod for obj in state.pods.values() if not is_finished(pod := pod_of(obj))]
+        self._members = Counter(group_key(pod) for pod in self._pods)
         self._candidates = defaultdict[str, CandidateNodes](partial(CandidateNodes, self._nodes))
         self._preemption = DefaultPreemption(state, self._node_filter, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
@@ -126,9 +131,10 @@ class _SchedulingRun:
         while waiting:
             done = len(self.preemptions)
             deallocated = 0
-            for index, pod in enumerate(waiting):
+            for index, pods in enumerate(self._in_groups(waiting)):
                 count(index, len(waiting))
-                deallocated += self._schedule_pod(pod)
+                is_group = pods[0].spec.group and self._profile.enabled(GROUPS_GATE)
+                deallocated += self._schedule_gang(pods) if is_group else self._schedule_pod(pods[0])
             waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None]
             victims = self._evict(self.preemptions[done:])
             waiting = sorted([*waiting, *victims], key=_queue_order) if victims or deallocated else []
@@ -137,8 +143,11 @@ class _SchedulingRun:
                 self._placed[pod_key(pod)] = self._running_placement(pod)
 
     def allocate_unused_claims(self) -> None:
-        """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
-        used = {key for pod in self._pods for key in used_claims(pod)}
+        """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon.
+
+        Those of pods that have ended are left alone.
+        """
+        used = {key for obj in self.state.pods.values() for key in used_claims(pod_of(obj))}
         taints = {taint["key"] for node in self._nodes.values() for taint in node_taints(node)}
         tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT["key"]})]
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
@@ -166,20 +175,71 @@ class _SchedulingRun:
             outcomes.append(ClaimOutcome(key, claim_allocation(claim), node, reason, hypothetical))
         return outcomes
 
+    def _in_groups(self, waiting: Iterable[Pod]) -> list[list[Pod]]:
+        """Return the pods as they are scheduled: those of a PodGroup together, when the first of them would be."""
+        if not self._profile.enabled(GROUPS_GATE):
+            return [[pod] for pod in waiting]
+        together = grouped(waiting, lambda pod: group_key(pod) if pod.spec.group else (*pod_key(pod), ""))
+        return list(together.values())
+
+    def _schedule_gang(self, pods: Sequence[Pod]) -> int:
+        """Bind the pods of a PodGroup, or none of them if it is a gang and too few fit; they evict no others.
+
+        Return how many claims were deallocated, which happens only if none was bound.
+        """
+        key = group_key(pods[0])
+        group = self.state.pod_groups.get(key)
+        members = self._members[key]
+        needed = group.min_count if group is not None and self._profile.schedules_gangs else 0
+        if group is None or members < needed:
+            missing = f"has {members} of the {needed} pods that it needs" if group else "does not exist"
+            return self._wait(pods, f"PodGroup {key[1]} {missing}")
+        before = dict(self.state.claims), dict(self.state.pods)
+        stuck = [requirements for pod in pods if (requirements := self._bind_or_explain(pod)) is not None]
+        bound = [pod_key(pod) for pod in pods if self._placed[pod_key(pod)].node is not None]
+        running = members - len(pods) + len(bound)
+        if running and running >= needed:
+            return 0
+        unusable = [(some, list(self._candidates[some.equivalence_key].unusable_claims)) for some in stuck]
+        if bound:
+            self.state.unbind(bound, *before)
+            self._forget_rejections()
+        if needed:
+            failed = next(placed for pod in pods if (placed := self._placed[pod_key(pod)]).node is None)
+            fit = f"PodGroup {key[1]} needs {needed} pods, of which {running} fit"
+            self._wait(pods, f"{fit}; pod {failed.pod[1]}: {failed.reason}")
+        unused = str(group.metadata.uid) if members == len(pods) else ""
+        return sum(self._deallocate(some, names, unused) for some, names in unusable)
+
+    def _wait(self, pods: Iterable[Pod], reason: str) -> int:
+        """Record why pods are not placed."""
+        for pod in pods:
+            self._placed[pod_key(pod)] = PodPlacement(pod_key(pod), None, reason, tuple(used_claims(pod)))
+        return 0
+
     def _schedule_pod(self, pod: Pod) -> int:
         """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
-        key = pod_key(pod)
-        fit, reason, requirements = self._find_node(pod)
-        if requirements is not None and fit is not None:
-            self._preemption.withdraw(pod)
-            self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)
-            return 0
-        self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
+        requirements = self._bind_or_explain(pod)
         if requirements is None:
             return 0
         if preemption := self._preemption.preempt(requirements):
             self.preemptions.append(preemption)
-        return self._deallocate_unusable(requirements)
+        candidates = self._candidates[requirements.equivalence_key]
+        return self._deallocate(requirements, candidates.unusable_claims)
+
+    def _bind_or_explain(self, pod: Pod) -> PodRequirements | None:
+        """Bind a pod, or record why it cannot be bound and return what it needs, if that may change."""
+        key = pod_key(pod)
+        fit, reason, requirements = self._find_node(pod)
+        if fit is not None and (reason := self.state.bind_refusal(fit)):
+            self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
+            return None
+        if requirements is not None and fit is not None:
+            self._preemption.withdraw(pod)
+            self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)
+            return None
+        self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
+        return requirements
 
     def _nominate(self, pod: Pod) -> None:
         """Keep room for a pod that the scheduler of a running cluster has nominated for a node."""
@@ -270,10 +330,9 @@ class _SchedulingRun:
                 free.add_pod(name, pod.requests)
             return self._node_filter.check(requirements, node)
 
-    def _deallocate_unusable(self, requirements: PodRequirements) -> int:
+    def _deallocate(self, requirements: PodRequirements, names: Iterable[str], group: str = "") -> int:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
-        candidates = self._candidates[requirements.equivalence_key]
-        count = self.state.deallocate_unused(requirements, candidates.unusable_claims)
+        count = self.state.deallocate_unused(requirements, names, group)
         if count:
             self._forget_rejections()
         return count
@@ -286,7 +345,7 @@ class _SchedulingRun:
         """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""
         key, claims = pod_key(pod), tuple(used_claims(pod))
         for claim in claims:
-            if pod.metadata.uid not in consumer_uids(self.state.claims.get(claim, {})):
+            if not is_reserved_for(self.state.claims.get(claim, {}), pod):
                 reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {claim[1]} for it"
                 return PodPlacement(key, None, reason, claims)
         return PodPlacement(key, pod.spec.node_name, claims=claims)

@@ -11,6 +11,7 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
 from dra_sdk.tools.scheduling.cluster.core_v1 import REQUIRED, pod_of
+from dra_sdk.tools.scheduling.cluster.pod_groups import CLAIMS_GATE, GROUPS_GATE
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
 from dra_sdk.tools.scheduling.cluster.snapshot import (
@@ -43,11 +44,28 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
     for what, applies in _NOT_SIMULATED.items():
         if names := [name for name, spec, placement in placed if placement.scheduled and applies(spec)]:
             yield f"{_pod_names(names)}: {what}"
+    yield from _pod_groups(snapshot)
     yield from _unpublished_devices(snapshot)
     yield from _ineffective_rules(snapshot)
     yield from _node_allocatable_devices(snapshot)
     yield from _unknown_priorities(snapshot)
     yield from _no_preemption_for_devices(snapshot, [placement for placement in placements if placement.node is None])
+
+
+def _pod_groups(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what has no effect or is not simulated of PodGroups."""
+    profile = snapshot.profile
+    named = [display_name(object_key(pod)) for pod in snapshot.pods if (pod.get("spec") or {}).get("schedulingGroup")]
+    if named and not profile.enabled(GROUPS_GATE):
+        gate = f"feature gate {GROUPS_GATE} is off in Kubernetes {profile.version}"
+        yield f"{_pod_names(named)}: schedulingGroup has no effect: {gate}"
+    for group in snapshot.pod_groups:
+        name = f"PodGroup {display_name(object_key(group))}"
+        if group["spec"].get("resourceClaims") and not profile.enabled(CLAIMS_GATE):
+            gate = f"feature gate {CLAIMS_GATE} is off in Kubernetes {profile.version}"
+            yield f"{name}: resourceClaims have no effect: {gate}"
+        if value_at(group, ("spec", "schedulingConstraints", "topology")):
+            yield f"{name}: its topology constraints are {_FEWER_NODES}"
 
 
 def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
@@ -145,13 +163,12 @@ def _has_preferences(spec: JSON) -> bool:
 
 
 _NOT_SIMULATED: Final[Mapping[str, Callable[[JSON], bool]]] = {
-    f"affinity between pods is {_FEWER_NODES}": _has_pod_affinity,
-    f"topology spread is {_FEWER_NODES}": partial(_has_spread, when_unsatisfiable="DoNotSchedule"),
-    f"on which nodes volumes can be used is {_FEWER_NODES}": _has_volumes,
-    f"whether host ports are free is {_FEWER_NODES}": _has_host_ports,
-    "gang scheduling of its PodGroup, and claims that its pods share, are not simulated": lambda spec: (
-        spec.get("schedulingGroup") is not None
+    f"affinity between pods (spec.affinity) is {_FEWER_NODES}": _has_pod_affinity,
+    f"topology spread (spec.topologySpreadConstraints) is {_FEWER_NODES}": partial(
+        _has_spread, when_unsatisfiable="DoNotSchedule"
     ),
-    "its scheduler is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
-    f"preferences among nodes are {_ANOTHER_NODE}": _has_preferences,
+    f"on which nodes volumes (spec.volumes) can be used is {_FEWER_NODES}": _has_volumes,
+    f"whether host ports (ports[].hostPort) are free is {_FEWER_NODES}": _has_host_ports,
+    "its scheduler (spec.schedulerName) is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
+    f"preferences among nodes (preferred terms, ScheduleAnyway) are {_ANOTHER_NODE}": _has_preferences,
 }

@@ -8,6 +8,7 @@ all); controller/resourceclaim (how the base is shortened for a pod's claim).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ _SUFFIX_LENGTH: Final = 5
 _MAX_NAME_LENGTH: Final = 63
 _MAX_CLAIM_BASE_LENGTH: Final = 57
 _UID_NAMESPACE: Final = uuid.UUID("8f2f7d34-6b0e-4f0e-9b60-0d6a4c1f7a55")
+_GENERATED_VERSION: Final = 5
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "Node": "nodes",
@@ -41,6 +43,8 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "DaemonSet": "daemon_sets",
     "PriorityClass": "priority_classes",
     "PodDisruptionBudget": "disruption_budgets",
+    "ResourceQuota": "quotas",
+    "PodGroup": "pod_groups",
 }
 """The field of Snapshot for each kind of object."""
 
@@ -114,6 +118,12 @@ def generated_name(base: str, *reasons: str) -> str:
     return base[: _MAX_NAME_LENGTH - _SUFFIX_LENGTH] + suffix
 
 
+def unused_name(base: str, is_used: Callable[[str], bool], *reasons: str) -> str:
+    """Return the first of the names for these reasons that is not in use; an API server draws again, too."""
+    further = (reasons if not attempt else (*reasons, str(attempt)) for attempt in itertools.count())
+    return next(name for some in further if not is_used(name := generated_name(base, *some)))
+
+
 def claim_name_base(pod: str, claim: str) -> str:
     """Return the start of the name of a claim made for a pod; both names are shortened if it would be too long."""
     base = f"{pod}-{claim}-"
@@ -128,6 +138,14 @@ def generated_uid(kind: str, key: ObjectKey, *reasons: str) -> str:
     return str(uuid.uuid5(_UID_NAMESPACE, "/".join((kind, *key, *reasons))))
 
 
+def is_generated_uid(uid: str) -> bool:
+    """Return whether `generated_uid` made a UID; those of an API server are random."""
+    try:
+        return uuid.UUID(uid).version == _GENERATED_VERSION
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The objects as the API server stores them: with defaults, and without fields whose feature gates are off.
@@ -136,8 +154,8 @@ class Snapshot:
     must not be changed either. `read_snapshot` makes a snapshot from documents.
 
     nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets, priority_classes,
-        disruption_budgets: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are made when
-        the nodes are known; those of other workloads are among the pods.
+        disruption_budgets, quotas, pod_groups: the objects of each kind; rules are DeviceTaintRules. The pods of
+        DaemonSets are made when the nodes are known; those of other workloads are among the pods.
     profile: the release and feature gates of the API server and the scheduler.
     hypothetical: claims without a pod that were allocated as if a pod used them, and the node of that pod.
     """
@@ -153,6 +171,8 @@ class Snapshot:
     daemon_sets: tuple[JSON, ...] = ()
     priority_classes: tuple[JSON, ...] = ()
     disruption_budgets: tuple[JSON, ...] = ()
+    quotas: tuple[JSON, ...] = ()
+    pod_groups: tuple[JSON, ...] = ()
     profile: ServerProfile = field(default_factory=ServerProfile.of)
     hypothetical: Mapping[ObjectKey, str] = field(default_factory=dict)
 

@@ -11,52 +11,54 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.texts import counted
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.located_objects import LocatedObject, ObjectSource
+from dra_sdk.tools.scheduling.cluster.made_objects import RUNTIMES, made_objects, makes_objects
+from dra_sdk.tools.scheduling.cluster.pod_groups import is_group_kind, not_served
 from dra_sdk.tools.scheduling.cluster.snapshot import (
-    DEFAULT_NAMESPACE,
     FIELD_OF_KIND,
     Count,
     ObjectKey,
     Snapshot,
-    generated_name,
     generated_uid,
     grouped,
     no_count,
     object_key,
-    value_at,
+    unused_name,
 )
+from dra_sdk.tools.scheduling.cluster.template_uses import KindKey, WorkloadError, kind_key
 from dra_sdk.tools.scheduling.cluster.valid_shapes import ValidShapes
-from dra_sdk.tools.scheduling.cluster.workload_kinds import KindKey, WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
     DAEMON_SET,
     core_object_problems,
     expand,
     is_core_kind,
+    metadata_problems,
+    owned_pods,
     unknown_kind_problems,
     workload_problems,
 )
-from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
-from dra_sdk.wire.documents import Document, objects
+from dra_sdk.wire.conversion import older_version, reading_problem, to_v1
+from dra_sdk.wire.documents import objects
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import Dropped, Problem, title, validate
 from dra_sdk.wire.validation.availability import drop_disabled, dropped_fields
 from dra_sdk.wire.validation.decoding import GROUP, read_object, set_defaults
 from dra_sdk.wire.validation.decoding import KINDS as RESOURCE_KINDS
-from dra_sdk.wire.validation.problems import UnknownFunction, invalid, show, split_path
+from dra_sdk.wire.validation.problems import UnknownFunction, invalid, join_path, show
 
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 _LABEL_NEEDED: Final = f'admin access is only granted in namespaces with the label {ADMIN_ACCESS_LABEL}: "true"'
 _CLAIM_KINDS: Final = {"ResourceClaim", "ResourceClaimTemplate"}
-_CLUSTER_KINDS: Final = {"Node", "Namespace", "PriorityClass"}
-_MAX_NAME_SHOWN: Final = 100
-_MAX_PROBLEM_SHOWN: Final = 2000
-_COLUMN = re.compile(r"line (\d+), column (\d+)")
+_CLUSTER_KINDS: Final = {"Node", "Namespace", "PriorityClass", "ClusterTrainingRuntime"}
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -66,22 +68,6 @@ class SnapshotReadError(DraError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(problems))
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectSource:
-    """A file or another source of objects.
-
-    name: the name to show in messages.
-    documents: the documents.
-    stored: whether they come from an API server, so that they need no validation.
-    namespace: the namespace of objects that name none.
-    """
-
-    name: str
-    documents: Sequence[Document]
-    stored: bool = False
-    namespace: str = DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,57 +107,15 @@ def read_snapshot(
     for done, (source, document) in enumerate(documents, 1):
         count(done, 0)
         for path, obj in objects(document.value, document.place):
-            reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
+            reader.read(LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
     reader.warn_about_versions()
+    reader.make_objects()
     reader.expand_workloads()
     reader.check_admin_access()
     if reader.problems:
         raise SnapshotReadError(reader.problems)
     kept: dict[str, Any] = {field: tuple(by_key.values()) for field, by_key in reader.objects.items()}
     return SnapshotReading(Snapshot(profile=reader.profile, **kept), tuple(reader.warnings), reader.ignored_kinds)
-
-
-@dataclass(frozen=True, slots=True)
-class _LocatedObject:
-    """An object and where it was found; `version` is the older version that it was converted from."""
-
-    source: ObjectSource
-    document: Document
-    path: tuple[str | int, ...]
-    obj: Any
-    version: str = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a document, or an item of a List that is read item by item, as it was read."""
-        return self.path == self.document.place and not self.version
-
-    def location(self, field: str = "") -> str:
-        """Return `file:line: Kind/name`; without line for objects that were not read from a file."""
-        where = self.source.name
-        if self.document.has_lines:
-            where += f":{self.document.line([*self.path, *original_path(self.version, split_path(field))])}"
-        return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
-
-    def second_definition(self, first: _LocatedObject) -> str:
-        """Return the problem that an object with the same name was read before."""
-        where = first.location("metadata.name").partition(": ")[0]
-        return f"{self.location('metadata.name')}: is also defined at {where}"
-
-    def problem_line(self, problem: Problem) -> str:
-        """Return a problem as a line of text; for a CEL expression, with its line and a pointer to the column."""
-        what = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
-        return f"{self.location(problem.field)}: {_one_line(what, _MAX_PROBLEM_SHOWN)}{self._pointer(problem)}"
-
-    def _pointer(self, problem: Problem) -> str:
-        match = _COLUMN.match(problem.detail)
-        text = value_at(self.obj, split_path(problem.field))
-        if not match or not isinstance(text, str):
-            return ""
-        line, column = text.split("\n")[int(match[1]) - 1], int(match[2]) - 1
-        start = max(0, column - _MAX_NAME_SHOWN)
-        shown = line[start : column + _MAX_NAME_SHOWN].replace("\t", " ")
-        return f"\n    {shown}\n    {' ' * (column - start)}^"
 
 
 @dataclass(slots=True)
@@ -184,23 +128,23 @@ class _SnapshotReader:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     ignored_kinds: Counter[str] = field(default_factory=Counter)
-    _seen: dict[tuple[str, ObjectKey], _LocatedObject] = field(default_factory=dict)
-    _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
+    _seen: dict[tuple[str, ObjectKey], LocatedObject] = field(default_factory=dict)
+    _named: set[tuple[str, ObjectKey]] = field(default_factory=set)
+    _admin_claims: list[tuple[LocatedObject, str]] = field(default_factory=list)
     _older: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
+    _workloads: list[tuple[LocatedObject, JSON]] = field(default_factory=list)
+    _makers: list[tuple[LocatedObject, JSON]] = field(default_factory=list)
+    _sources: dict[tuple[KindKey, ObjectKey], JSON] = field(default_factory=dict)
 
-    def read(self, located: _LocatedObject) -> None:
+    def read(self, located: LocatedObject) -> None:
         """Keep the object, or its problems, or count it as ignored."""
         obj = located.obj
-        if not isinstance(obj, dict):
-            self.problems.append(f"{located.location()}: must be an object, is {obj!r:.60}")
+        if problem := reading_problem(obj):
+            self.problems.append(located.problem_line(problem))
             return
         kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
         if kind.endswith("List") and "items" in obj:
             self.problems.append(located.problem_line(invalid("items", f"must be a list, is {show(obj['items'])}")))
-            return
-        if problem := version_problem(obj):
-            self.problems.append(located.problem_line(problem))
             return
         if located.version:
             self._older[located.source.name, located.version] += 1
@@ -208,31 +152,95 @@ class _SnapshotReader:
             self.ignored_kinds[kind] += 1
             return
         is_workload = kind_key(obj) in self.kinds.table
+        if self._is_passed_over(obj, located) or (self._keep_maker(obj, located) and not is_workload):
+            return
         known = is_workload or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
         if not known and not is_core_kind(obj):
             unknown = list(map(located.problem_line, unknown_kind_problems(obj, self.kinds)))
             self.problems += unknown
             self.ignored_kinds.update([kind] if not unknown else [])
             return
-        obj = _with_names(obj, located, len(self._seen))
+        obj = self._with_names(obj, located)
         problems, stored = ([], obj) if located.source.stored else self._checked(kind, obj, located)
         self.problems += [located.problem_line(problem) for problem in problems]
         if not problems and stored is not None:
             if is_workload and kind_key(obj) != DAEMON_SET:
                 self._workloads.append((located, stored))
-            else:
+            elif kind in FIELD_OF_KIND:
                 self._keep(kind, stored, located)
+
+    def _is_passed_over(self, obj: JSON, located: LocatedObject) -> bool:
+        """Count a PodGroup or Workload that the server does not have, with a warning; return whether it is one."""
+        if not is_group_kind(obj) or not (reason := not_served(obj, self.profile)):
+            return False
+        self.warnings.append(f"{located.location()} is passed over: {reason}")
+        self.ignored_kinds[str(obj["kind"])] += 1
+        return True
+
+    def _keep_maker(self, obj: JSON, located: LocatedObject) -> bool:
+        """Keep an object that makes others, or that one of these refers to; return whether it is one."""
+        if kind_key(obj) not in RUNTIMES and not makes_objects(obj):
+            return False
+        obj = self._with_names(obj, located)
+        problems = [] if located.source.stored else metadata_problems(obj, self.profile)
+        self.problems += [located.problem_line(problem) for problem in problems]
+        if not problems and makes_objects(obj):
+            self._makers.append((located, obj))
+        elif not problems:
+            self._sources[kind_key(obj), object_key(obj)] = obj
+        return True
+
+    def _with_names(self, obj: JSON, located: LocatedObject) -> JSON:
+        """Return the object with the default namespace, and with a name in place of `generateName`."""
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, dict):
+            return obj if metadata is not None else obj | {"metadata": {}}
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        kind = str(obj.get("kind"))
+        if kind in _CLAIM_KINDS or kind not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
+            metadata = {"namespace": located.source.namespace} | metadata
+        base = metadata.get("generateName")
+        if isinstance(base, str) and base and not metadata.get("name"):
+            namespace = str(metadata.get("namespace") or "")
+            is_used = partial(self._is_used, kind, namespace)
+            metadata["name"] = unused_name(base, is_used, located.source.name, str(len(self._named)))
+            self._named.add((kind, (namespace, metadata["name"])))
+        return obj | {"metadata": metadata}
+
+    def _is_used(self, kind: str, namespace: str, name: str) -> bool:
+        return (kind, (namespace, name)) in self._named or (kind, (namespace, name)) in self._seen
+
+    def make_objects(self) -> None:
+        """Keep, after all objects are read, the templates and workloads that controllers make, if not given."""
+        given = {(kind_key(obj), object_key(obj)) for _, obj in self._workloads}
+        for located, obj in self._makers:
+            try:
+                made = list(made_objects(obj, self._sources))
+            except WorkloadError as error:
+                self.problems.append(located.problem_line(invalid(join_path(error.path), error.detail)))
+                continue
+            for other in made:
+                key, kind, where = object_key(other), str(other["kind"]), replace(located, obj=other)
+                if (kind, key) in self._seen or (kind_key(other), key) in given:
+                    continue
+                problems, stored = self._checked(kind, other, where)
+                self.problems += [where.problem_line(problem) for problem in problems]
+                if not problems and stored is not None and kind in FIELD_OF_KIND:
+                    self._keep(kind, stored, where)
+                elif not problems and stored is not None:
+                    self._workloads.append((where, stored))
 
     def expand_workloads(self) -> None:
         """Keep, after all objects are read, the pods that the controllers of workloads make."""
-        seen: dict[tuple[KindKey, ObjectKey], _LocatedObject] = {}
+        seen: dict[tuple[KindKey, ObjectKey], LocatedObject] = {}
         pods = self.objects.setdefault("pods", {})
+        owned = owned_pods(pods)
         for located, obj in self._workloads:
             if before := seen.get((kind_key(obj), object_key(obj))):
                 self.problems.append(located.second_definition(before))
                 continue
             seen[kind_key(obj), object_key(obj)] = located
-            made, notes = expand(obj, self.kinds, pods)
+            made, notes = expand(obj, self.kinds, pods, owned)
             self.warnings += [f"{located.location()} {note}" for note in notes]
             pods |= {object_key(pod): pod for pod in made}
 
@@ -250,7 +258,7 @@ class _SnapshotReader:
             elif reason := admin_access_refusal(namespace):
                 self.problems.append(f"{located.location('spec')}: {reason}")
 
-    def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
+    def _checked(self, kind: str, obj: JSON, located: LocatedObject) -> tuple[list[Problem], JSON | None]:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile), obj
         if known := self.valid_shapes.stored(located.document, obj) if located.is_whole else None:
@@ -275,7 +283,7 @@ class _SnapshotReader:
             self.valid_shapes.remember(located.document, obj, stored)
         return problems, stored
 
-    def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:
+    def _without_unknown_functions(self, problems: list[Problem], located: LocatedObject) -> list[Problem]:
         """Warn of functions that a later release may have, if nothing else is wrong; their selectors match nothing."""
         if not all(isinstance(problem, UnknownFunction) for problem in problems):
             return problems
@@ -291,7 +299,7 @@ class _SnapshotReader:
         problems = validate(stored, old=before, subresource="status", profile=self.profile)
         return [problem for problem in problems if problem.field.startswith("status")]
 
-    def _keep(self, kind: str, obj: JSON, located: _LocatedObject) -> None:
+    def _keep(self, kind: str, obj: JSON, located: LocatedObject) -> None:
         metadata = obj["metadata"]
         key = (metadata.get("namespace") or "", metadata["name"])
         if before := self._seen.get((kind, key)):
@@ -352,26 +360,6 @@ def _and_more(more: int) -> str:
     return f" (and {counted(more, 'more such field')})" if more else ""
 
 
-def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
-    """Return the object with the default namespace, and with a name in place of `generateName`."""
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return obj if metadata is not None else obj | {"metadata": {}}
-    metadata = {name: value for name, value in metadata.items() if value is not None}
-    if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
-        metadata = {"namespace": located.source.namespace} | metadata
-    base = metadata.get("generateName")
-    if isinstance(base, str) and base and not metadata.get("name"):
-        metadata = {"name": generated_name(base, located.source.name, str(number))} | metadata
-    return obj | {"metadata": metadata}
-
-
 def _with_spec(obj: JSON) -> JSON:
     """Return an object of a core kind with a spec, if its kind has one."""
     return obj if obj["kind"] == "PriorityClass" else obj | {"spec": obj.get("spec") or {}}
-
-
-def _one_line(text: str, limit: int = _MAX_NAME_SHOWN) -> str:
-    """Shorten text from a file to one line for messages."""
-    text = text.replace("\n", "\\n")
-    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final
@@ -31,12 +31,12 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     ObjectKey,
     Snapshot,
     device_entries,
-    generated_name,
     generated_uid,
     newest_generation,
     no_count,
     object_key,
     slices_by_pool,
+    unused_name,
 )
 
 _IDENTITY_ATTRIBUTES: Final = ("uuid", "pciBusID", "pcieRoot", "serial", "index", "minor")
@@ -102,8 +102,11 @@ class NodeTemplate:
     def copies(self, name: str) -> Iterator[JSON]:
         """Yield the objects of another such node."""
         yield _renamed_node(self.node, name)
+        names: set[str] = set()
         for raw_slice in self.slices:
-            yield _renamed_slice(raw_slice, self.name, name)
+            copied = _renamed_slice(raw_slice, self.name, name, names)
+            names.add(copied["metadata"]["name"])
+            yield copied
 
 
 def _existing_node(snapshot: Snapshot, name: str) -> JSON:
@@ -213,7 +216,7 @@ def _renamed_node(node: JSON, name: str) -> JSON:
     return node | {"metadata": metadata, "spec": spec, "status": status}
 
 
-def _renamed_slice(raw_slice: JSON, old: str, new: str) -> JSON:
+def _renamed_slice(raw_slice: JSON, old: str, new: str, names: Container[str]) -> JSON:
     spec = raw_slice["spec"]
     pool = str(spec["pool"]["name"])
     pool = pool.replace(old, new) if old in pool else f"{pool}-{new}"
@@ -221,7 +224,7 @@ def _renamed_slice(raw_slice: JSON, old: str, new: str) -> JSON:
     devices = _devices(raw_slice)
     if any("nodeSelector" in device or device.get("nodeName") == old for device in devices):
         changed["devices"] = [_renamed_scope(device, old, new) for device in devices]
-    name = generated_name(f"{new}-", raw_slice["metadata"]["name"])
+    name = unused_name(f"{new}-", names.__contains__, raw_slice["metadata"]["name"])
     metadata = {"name": name, "uid": generated_uid("ResourceSlice", ("", name))}
     return raw_slice | {"metadata": metadata, "spec": changed}
 

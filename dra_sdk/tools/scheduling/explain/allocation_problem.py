@@ -249,7 +249,8 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
     except (UnschedulableError, AllocationError) as error:
         return ExplainTarget(outcome, pod, placement, pod_claims, state, unschedulable_reason=str(error))
     if requirements.extended_resources:
-        pod_claims = (*pod_claims, extended_resource_claim(pod, requirements.extended_resources)[0])
+        extended, _ = extended_resource_claim(pod, requirements.extended_resources, state.features.behaviour)
+        pod_claims = (*pod_claims, extended)
     return ExplainTarget(outcome, pod, placement, pod_claims, state, requirements)
 
 

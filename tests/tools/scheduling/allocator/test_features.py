@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 
 import pytest
 
@@ -18,12 +18,15 @@ def test_the_behaviour_of_each_release(minor: int, expected: ReleaseBehaviour) -
 
 def test_all_bugs_were_fixed_in_1_37() -> None:
     assert set(astuple(UP_TO_1_36)) == {False}
-    assert set(astuple(replace(SINCE_1_37, counters_with_devices=True))) == {True}
+    of_1_34 = {name: value for name, value in asdict(OF_1_34).items() if value}
+    assert set(astuple(replace(SINCE_1_37, **of_1_34))) == {True}
 
 
-def test_1_34_differs_in_where_counter_sets_are() -> None:
-    assert replace(OF_1_34, counters_with_devices=False) == UP_TO_1_36
-    assert OF_1_34.counters_with_devices
+def test_1_34_differs_in_where_counter_sets_are_and_in_extended_resources() -> None:
+    assert [name for name, value in asdict(OF_1_34).items() if value] == [
+        "counters_with_devices",
+        "extended_resources_of_1_34",
+    ]
 
 
 def test_the_defaults_of_a_release() -> None:

@@ -15,13 +15,15 @@ from typing import Any
 
 TARGET = Path(__file__).parents[4] / "dra_sdk/tools/scheduling/cluster/builtin_types.json"
 ROOTS = {
-    "v1": ("Pod", "Node", "Namespace", "ReplicationController"),
+    "v1": ("Pod", "Node", "Namespace", "ReplicationController", "ResourceQuota"),
     "apps/v1": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
     "batch/v1": ("CronJob", "Job"),
     "policy/v1": ("PodDisruptionBudget",),
     "scheduling.k8s.io/v1": ("PriorityClass",),
+    "scheduling.k8s.io/v1alpha2": ("PodGroup", "Workload"),
+    "scheduling.k8s.io/v1beta1": ("PodGroup", "Workload"),
 }
-"""The kinds whose fields are written; of all other kinds, only the names are."""
+"""The kinds whose fields are written, of the releases that have them; of all other kinds, only the names are."""
 OPTIONS = {"DeleteOptions", "WatchEvent", "Status", "APIGroup", "APIVersions", "APIResourceList"}
 SCALARS = {"Quantity": "quantity", "Time": "string", "MicroTime": "string", "IntOrString": "int-or-string"}
 
@@ -76,7 +78,8 @@ def main(arguments: list[str]) -> None:
         for version, kind in names:
             if kind not in OPTIONS and not kind.endswith("List"):
                 kinds.setdefault(version, set()).add(kind)
-        todo = [names[version, kind] for version, roots in ROOTS.items() for kind in roots]
+        wanted = ((version, kind) for version, roots in ROOTS.items() for kind in roots)
+        todo = [names[root] for root in wanted if root in names]
         seen: dict[str, str] = {}
         while todo:
             name = todo.pop()

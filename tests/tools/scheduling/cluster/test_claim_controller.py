@@ -2,51 +2,28 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.cluster.claim_controller import (
     FINALIZER,
     claim_key,
     deallocated,
     used_claims,
-    with_generated_claims,
+    with_current_reservations,
     with_recreated_pods,
     without_consumers,
 )
-from tests.tools.scheduling.cluster.objects import allocated, claim, cluster, parsed, pod, request, template
-
-
-def test_a_claim_is_generated_for_each_use_of_a_template():
-    given = template("one", request("a"), labels={"team": "x"}, annotations={"note": "y"})
-    snapshot = with_generated_claims(cluster(given, pod("p", templates=["one"])))
-    (made,) = snapshot.claims
-    metadata = made["metadata"]
-    assert metadata["name"].startswith("p-one-")
-    assert metadata["labels"] == {"team": "x"}
-    assert metadata["annotations"] == {"note": "y", "resource.kubernetes.io/pod-claim-name": "one"}
-    assert metadata["ownerReferences"][0]["uid"] == "p-uid"
-    assert made["spec"] == given["spec"]["spec"]
-    (changed,) = snapshot.pods
-    assert changed["status"]["resourceClaimStatuses"] == [{"name": "one", "resourceClaimName": metadata["name"]}]
-    assert with_generated_claims(snapshot) is snapshot
-
-
-def test_a_claim_that_was_generated_before_is_found():
-    mine = claim("p-one-abcde")
-    mine["metadata"] |= {
-        "annotations": {"resource.kubernetes.io/pod-claim-name": "one"},
-        "ownerReferences": [{"uid": "p-uid", "controller": True}],
-    }
-    snapshot = with_generated_claims(cluster(template("one"), mine, pod("p", templates=["one"])))
-    assert len(snapshot.claims) == 1
-    assert list(used_claims(parsed(snapshot.pods[0]))) == [("default", "p-one-abcde")]
-
-
-def test_no_claim_for_a_missing_template_or_a_finished_pod():
-    done = pod("done", templates=["one"]) | {"status": {"phase": "Succeeded"}}
-    snapshot = with_generated_claims(cluster(template("one"), pod("p", templates=["other"]), done))
-    assert snapshot.claims == ()
-    entry = parsed(snapshot.pods[0]).spec.resource_claims[0]
-    with pytest.raises(LookupError, match="template other does not exist"):
-        claim_key(parsed(snapshot.pods[0]), entry)
+from dra_sdk.tools.scheduling.cluster.generated_claims import with_generated_claims
+from tests.tools.scheduling.cluster.objects import (
+    allocated,
+    claim,
+    cluster,
+    gpus,
+    node,
+    nodes_of,
+    parsed,
+    pod,
+    template,
+)
 
 
 def test_an_entry_that_needed_no_claim_has_none():
@@ -84,7 +61,70 @@ def test_a_recreated_pod_has_no_node_no_status_and_no_generated_claims():
     assert after.pods_by_key["default", "q"] is before.pods_by_key["default", "q"]
 
 
-def test_a_template_may_have_no_requests():
-    empty = template("one") | {"spec": {}}
-    (made,) = with_generated_claims(cluster(empty, pod("p", templates=["one"]))).claims
-    assert made["spec"] == {}
+def reservations(snapshot):
+    """For each claim by its name: the reserving pods, and whether it is allocated."""
+    return {
+        claim["metadata"]["name"]: (
+            [consumer["name"] for consumer in claim["status"].get("reservedFor", ())],
+            "allocation" in claim["status"],
+        )
+        for claim in snapshot.claims
+    }
+
+
+def ended(name, phase="Succeeded", **more):
+    return pod(name, claims=["c"], nodeName="node-a", **more) | {"status": {"phase": phase}}
+
+
+def held(name="c", pods=("p",), finalizers=(FINALIZER,), **metadata):
+    made = allocated(claim(name), "gpu-0", pods=pods)
+    made["metadata"] |= {"finalizers": list(finalizers)} | metadata
+    return made
+
+
+OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": True}]
+DELETED = "2026-11-28T00:00:00Z"
+WAITING_AND_DELETED = pod("p", claims=["c"])
+WAITING_AND_DELETED["metadata"] |= {"deletionTimestamp": DELETED}
+REPLACED = pod("p", claims=["c"])
+REPLACED["metadata"] |= {"uid": "another"}
+
+
+@pytest.mark.parametrize(
+    ("given", "pods", "left"),
+    [
+        (held(), [ended("p")], {"c": ([], False)}),
+        (held(), [ended("p", "Failed")], {"c": ([], False)}),
+        (held(), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(), [], {"c": (["p"], True)}),
+        (held(), [WAITING_AND_DELETED], {"c": ([], False)}),
+        (held(), [REPLACED], {"c": ([], False)}),
+        (held(pods=["p", "q"]), [ended("p"), ended("q", "Running")], {"c": (["q"], True)}),
+        (held(finalizers=()), [ended("p")], {"c": ([], True)}),
+        (held(pods=()), [ended("p")], {"c": ([], True)}),
+        (held(ownerReferences=OWNER), [ended("p")], {}),
+        (held(ownerReferences=OWNER, finalizers=()), [ended("p")], {}),
+        (held(ownerReferences=OWNER, finalizers=(FINALIZER, "mine")), [ended("p")], {"c": ([], False)}),
+        (held(ownerReferences=OWNER), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(pods=(), deletionTimestamp=DELETED), [], {}),
+        (held(deletionTimestamp=DELETED), [ended("p", "Running")], {"c": (["p"], True)}),
+        (held(pods=()), [ended("p", "Running")], {"c": (["p"], True)}),
+    ],
+)
+def test_claims_are_reserved_for_the_pods_that_run(given, pods, left):
+    assert reservations(with_current_reservations(cluster(given, *pods))) == left
+
+
+def test_a_consumer_that_is_no_pod_keeps_its_claim():
+    given = held()
+    given["status"]["reservedFor"] = [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "p", "uid": "g"}
+    ]
+    assert reservations(with_current_reservations(cluster(given, ended("p")))) == {"c": (["p"], True)}
+
+
+def test_a_pod_gets_the_devices_of_one_that_has_ended():
+    waiting = pod("next", templates=["one"])
+    outcome = schedule(cluster(node("node-a"), gpus("node-a", "gpu-0"), held(), ended("p"), template("one"), waiting))
+    assert nodes_of(outcome) == {"next": "node-a"}
+    assert outcome.complete, "nobody waits for the claim of the pod that has ended"

@@ -48,7 +48,7 @@ FIRST = "spec.resourceClaims[0]"
         ),
         (
             {"containers": [{"resources": {"limits": {"a.b/c": "1500m"}}}]},
-            ["spec.containers[0].resources.requests[a.b/c]: must be a whole number, is 1500m"],
+            ["spec.containers[0].resources.limits[a.b/c]: must be a whole number, is 1500m"],
         ),
     ],
 )

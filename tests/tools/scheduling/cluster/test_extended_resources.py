@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk.tools.scheduling.allocator.features import OF_1_34, UP_TO_1_36
 from dra_sdk.tools.scheduling.cluster.extended_resources import (
     IMPLICIT_RESOURCE_PREFIX,
     classes_by_resource,
     extended_resource_claim,
 )
-from tests.tools.scheduling.cluster.objects import device_class, parsed, pod
+from dra_sdk.tools.scheduling.cluster.node_filter import FreeResources
+from tests.tools.scheduling.cluster.objects import device_class, node, parsed, pod
 
 ONE, TWO, INIT = "example.com/gpu", "example.com/gpu1", "example.com/gpuinit"
 OF_CLASS = f"{IMPLICIT_RESOURCE_PREFIX}class-init"
@@ -24,13 +26,13 @@ def containers(*wanted, kind="con", sidecars=()):
     ]
 
 
-def made(init=(), main=(), sidecars=()):
+def made(init=(), main=(), sidecars=(), behaviour=UP_TO_1_36):
     spec = {
         "containers": containers(*main),
         "initContainers": containers(*init, kind="init", sidecars=sidecars),
     }
     wanted = {name for amounts in (*init, *main) for name in amounts}
-    return extended_resource_claim(parsed(pod("p", **spec)), {name: CLASSES[name] for name in wanted})
+    return extended_resource_claim(parsed(pod("p", **spec)), {name: CLASSES[name] for name in wanted}, behaviour)
 
 
 def mappings(found):
@@ -113,6 +115,34 @@ def test_requests_and_mappings(pod_of, expected_requests, expected_mappings):
     mapped = made(**pod_of)
     assert requests(mapped) == expected_requests
     assert mappings(mapped) == expected_mappings
+
+
+def test_in_1_34_each_container_has_a_request_of_its_own():
+    init, main = [{ONE: 1}, {ONE: 1}, {ONE: 2}], [{ONE: 1}]
+    counts = {
+        behaviour: [count for _, _, count in requests(made(init, main, {1}, behaviour))]
+        for behaviour in (UP_TO_1_36, OF_1_34)
+    }
+    assert counts == {UP_TO_1_36: [1, 1, 1], OF_1_34: [1, 1, 2, 1]}
+    served = mappings(made(init, main, {1}, OF_1_34))
+    assert [(name, container) for name, container, _ in served] == [
+        ("container-0-request-0", "init0"),
+        ("container-1-request-0", "init1"),
+        ("container-2-request-0", "init2"),
+        ("container-3-request-0", "con0"),
+    ]
+
+
+def test_in_1_34_a_class_with_a_resource_has_no_implicit_one():
+    classes = [device_class("a", extendedResourceName=ONE), device_class("b")]
+    assert classes_by_resource(classes, OF_1_34) == {ONE: "a", f"{IMPLICIT_RESOURCE_PREFIX}b": "b"}
+    assert f"{IMPLICIT_RESOURCE_PREFIX}a" in classes_by_resource(classes)
+
+
+def test_in_1_34_a_device_plugin_without_devices_offers_the_resource():
+    where = node("n", allocatable={ONE: "0"})
+    assert FreeResources([where], OF_1_34).has_device_plugin("n", ONE)
+    assert not FreeResources([where]).has_device_plugin("n", ONE)
 
 
 def test_the_claim_has_owner_reference_and_annotation():

@@ -247,7 +247,10 @@ def test_a_claim_with_an_error_affects_only_its_pod():
 def test_notes_on_unsimulated_features_and_incomplete_pools():
     spread = pod("p", topologySpreadConstraints=[{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}])
     outcome = placed(node("node-a"), gpus("node-a", "gpu-0", count=2), spread)
-    assert outcome.notes[0] == "pod p: topology spread is not simulated; a cluster may allow fewer nodes"
+    assert (
+        outcome.notes[0]
+        == "pod p: topology spread (spec.topologySpreadConstraints) is not simulated; a cluster may allow fewer nodes"
+    )
     assert outcome.notes[1].startswith("pool node-a of driver gpu.example.com is incomplete: ")
 
 

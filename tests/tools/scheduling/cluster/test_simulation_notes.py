@@ -10,7 +10,7 @@ from tests.tools.scheduling.cluster.objects import DRIVER, allocated, claim, clu
 RULE = obj("DeviceTaintRule", "r", {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a", "effect": "NoExecute"}})
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 FEWER, OTHER = "a cluster may allow fewer nodes", "a cluster may choose another node"
-VOLUMES = "on which nodes volumes can be used is {}"
+VOLUMES = "on which nodes volumes (spec.volumes) can be used is {}"
 TERM = {"topologyKey": "zone"}
 PORTS = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
 
@@ -22,33 +22,44 @@ def notes(*objects, **more):
 @pytest.mark.parametrize(
     ("spec", "note"),
     [
-        ({"affinity": {"podAffinity": {REQUIRED: [TERM]}}}, f"affinity between pods is not simulated; {FEWER}"),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}, f"affinity between pods is not simulated; {FEWER}"),
-        ({"affinity": {"podAffinity": {PREFERRED: [TERM]}}}, f"preferences among nodes are not simulated; {OTHER}"),
-        ({"affinity": {"nodeAffinity": {PREFERRED: [{}]}}}, f"preferences among nodes are not simulated; {OTHER}"),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
+            f"affinity between pods (spec.affinity) is not simulated; {FEWER}",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
+            f"affinity between pods (spec.affinity) is not simulated; {FEWER}",
+        ),
+        (
+            {"affinity": {"podAffinity": {PREFERRED: [TERM]}}},
+            f"preferences among nodes (preferred terms, ScheduleAnyway) are not simulated; {OTHER}",
+        ),
+        (
+            {"affinity": {"nodeAffinity": {PREFERRED: [{}]}}},
+            f"preferences among nodes (preferred terms, ScheduleAnyway) are not simulated; {OTHER}",
+        ),
         (
             {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            f"topology spread is not simulated; {FEWER}",
+            f"topology spread (spec.topologySpreadConstraints) is not simulated; {FEWER}",
         ),
         (
             {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-            f"preferences among nodes are not simulated; {OTHER}",
+            f"preferences among nodes (preferred terms, ScheduleAnyway) are not simulated; {OTHER}",
         ),
         (
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
             VOLUMES,
         ),
         ({"volumes": [{"name": "v", "ephemeral": {}}]}, VOLUMES),
-        ({"containers": [PORTS]}, "whether host ports are free is {}"),
+        ({"containers": [PORTS]}, "whether host ports (ports[].hostPort) are free is {}"),
         (
             {"containers": [{"name": "main", "ports": [{"containerPort": 80}]}], "hostNetwork": True},
-            "whether host ports are free is {}",
+            "whether host ports (ports[].hostPort) are free is {}",
         ),
         (
-            {"schedulingGroup": {"podGroupName": "g"}},
-            "gang scheduling of its PodGroup, and claims that its pods share, are not simulated",
+            {"schedulerName": "volcano"},
+            "its scheduler (spec.schedulerName) is not simulated; it is scheduled as by kube-scheduler",
         ),
-        ({"schedulerName": "volcano"}, "its scheduler is not simulated; it is scheduled as by kube-scheduler"),
     ],
 )
 def test_what_is_not_simulated(spec, note):

@@ -7,6 +7,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     generated_name,
     generated_uid,
     object_key,
+    unused_name,
     value_at,
 )
 from tests.tools.scheduling.cluster.objects import claim, cluster, gpus, node, pod
@@ -24,6 +25,16 @@ def test_a_generated_name_has_five_more_characters_and_is_always_the_same():
 
 def test_a_generated_name_is_never_longer_than_63_characters():
     assert len(generated_name("x" * 200)) == 63
+
+
+def test_an_unused_name_is_the_first_one_that_is_free():
+    first = generated_name("p-", "uid")
+    assert unused_name("p-", set().__contains__, "uid") == first
+    taken = {first}
+    for _ in range(3):
+        taken.add(unused_name("p-", taken.__contains__, "uid"))
+    assert len(taken) == 4
+    assert all(name.startswith("p-") and len(name) == 7 for name in taken)
 
 
 def test_the_base_of_a_claim_name_is_truncated_proportionally():

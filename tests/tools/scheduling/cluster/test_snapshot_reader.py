@@ -127,7 +127,7 @@ def test_an_expression_that_is_too_costly_is_a_problem():
     ("text", "expected"),
     [
         ("[1]\n", "0.yaml:1: object: must be an object, is [1]"),
-        ("kind: Pod\napiVersion: v1\n", "0.yaml:1: Pod/*: metadata.name: must be set"),
+        ("kind: Pod\napiVersion: v1\n", "0.yaml:1: Pod/*: metadata.name: name or generateName must be set"),
         ("kind: Pod\napiVersion: v1\nmetadata: 3\n", "0.yaml:3: Pod/*: metadata: must be an object, is 3"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: [1]\n", "0.yaml:4: Pod/p: spec: must be an object"),
         (

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.scheduling.cluster.workload_kinds import MAX_PODS, WorkloadError, WorkloadKinds
+from dra_sdk.tools.scheduling.cluster.template_uses import MAX_PODS, WorkloadError
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
 
@@ -150,3 +151,12 @@ def test_a_wrong_row_is_refused(row, problem):
 def test_a_number_of_pods_without_a_use_is_refused(replicas):
     with pytest.raises(WorkloadError):
         uses("apps/v1", "ReplicaSet", {"replicas": replicas, "template": TEMPLATE})
+
+
+def test_a_row_may_name_a_pod_spec():
+    kinds = WorkloadKinds().with_rows([{"kind": "Train", "group": "example.com", "template": "spec.pod"}], "rows.yaml")
+    (use,) = uses("example.com/v1", "Train", {"pod": TEMPLATE["spec"]}, kinds)
+    assert (use.template, use.of_spec) == (TEMPLATE, True)
+    assert use.place("spec.containers[0].name") == "spec.pod.containers[0].name"
+    (use,) = uses("example.com/v1", "Train", {"pod": TEMPLATE}, kinds)
+    assert use.place("spec.containers[0].name") == "spec.pod.spec.containers[0].name"

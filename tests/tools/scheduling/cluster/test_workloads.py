@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, add_nodes, read_snapshot, schedule
+from dra_sdk.tools.scheduling.cluster import (
+    ObjectSource,
+    SnapshotReadError,
+    add_nodes,
+    read_snapshot,
+    schedule,
+    snapshot,
+)
 from dra_sdk.tools.scheduling.cluster.what_if import NodeTemplate
 from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
 from dra_sdk.wire.documents import Document
@@ -55,6 +62,65 @@ def test_pods_that_exist_are_not_made_again():
     assert len(read(workload("Deployment", replicas=1), *made).snapshot.pods) == 3
 
 
+@pytest.fixture
+def short_suffixes(monkeypatch):
+    """27 random names for each base, so that most of those that are drawn are in use."""
+    monkeypatch.setattr(snapshot, "_SUFFIX_LENGTH", 1)
+
+
+@pytest.mark.usefixtures("short_suffixes")
+def test_as_many_objects_come_out_as_go_in():
+    def unnamed(obj):
+        return obj | {"metadata": {"generateName": "x-"}}
+
+    unnamed_pods = [unnamed(pod("-", templates=["one"])) for _ in range(20)]
+    jobs = [unnamed(workload("Job", version="batch/v1")) for _ in range(20)]
+    given = [workload("Deployment", replicas=20), *unnamed_pods, *jobs, workload("DaemonSet", "d"), template("one")]
+    nodes = [node(f"n{number}") for number in range(20)]
+    outcome = schedule(
+        read(*given, *nodes, device_class(), *(gpus(f"n{n}", "a", "b", "c", "d") for n in range(20))).snapshot
+    )
+    assert len(outcome.pods) == len(outcome.snapshot.pods) == 20 + 20 + 20 + 20
+    assert len(outcome.snapshot.claims) == 80
+    assert outcome.complete
+    owners = [claim["metadata"]["ownerReferences"][0]["uid"] for claim in outcome.snapshot.claims]
+    assert len(set(owners)) == 80
+
+
+@pytest.mark.usefixtures("short_suffixes")
+def test_each_pod_with_extended_resources_has_a_claim_of_its_own():
+    wanted = [{"name": "main", "resources": {"limits": {"example.com/gpu": "1"}}}]
+    long = [pod(f"{'p' * 62}{letter}", containers=wanted) for letter in "abcdefghijklmnopqrst"]
+    offered = [
+        node("n"),
+        device_class(extendedResourceName="example.com/gpu"),
+        gpus("n", *(f"g{n}" for n in range(20))),
+    ]
+    outcome = schedule(read(*long, *offered).snapshot)
+    assert outcome.complete
+    assert len(outcome.snapshot.claims) == len({placement.claims for placement in outcome.pods}) == 20
+
+
+def test_a_pod_whose_name_another_object_has_is_named():
+    reading = read(workload("StatefulSet", replicas=8), *(pod(f"w-{number}") for number in range(7)))
+    assert len(reading.snapshot.pods) == 8
+    (warning,) = reading.warnings
+    assert warning == (
+        "a.yaml: StatefulSet/w cannot make pods that others have the names of: w-0, w-1, w-2, w-3, w-4 and 2 more"
+    )
+
+
+def test_the_pods_of_each_template_of_a_controller_are_counted_apart():
+    groups = [{"groupName": "g", "replicas": 3, "template": {"spec": POD}}]
+    spec = {"headGroupSpec": {"template": {"spec": POD}}, "workerGroupSpecs": groups}
+    cluster_of_ray = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": spec}
+    made = read(cluster_of_ray).snapshot.pods
+    head = [pod for pod in made if pod["metadata"]["name"].startswith("r-head-")]
+    assert len(head) == 1
+    for existing in (made[1:3], [*head, made[2]], made):
+        assert len(read(cluster_of_ray, *existing).snapshot.pods) == 4
+
+
 def test_a_paused_deployment_has_no_pods():
     reading = read(workload("Deployment", replicas=3, paused=True))
     assert reading.snapshot.pods == ()
@@ -79,6 +145,16 @@ def test_pods_of_a_job_have_its_labels():
 def test_notes_of_workloads_are_warnings():
     (warning,) = read(workload("Job", version="batch/v1", suspend=True)).warnings
     assert warning == "a.yaml: Job/w is suspended, so it has no pods"
+
+
+def test_a_job_in_a_queue_of_kueue_is_noted():
+    job = workload("Job", version="batch/v1")
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    reading = read(job)
+    assert len(reading.snapshot.pods) == 1
+    assert reading.warnings == (
+        "a.yaml: Job/w waits until Kueue admits it, which is not simulated; it is taken as admitted",
+    )
 
 
 def test_a_daemon_set_has_a_pod_on_each_node_that_accepts_it():
@@ -137,6 +213,33 @@ def test_kinds_that_have_nothing_to_do_with_devices_are_passed_over():
         "Certificate": 1,
         "Train": 1,
     }
+
+
+def test_keys_of_labels_say_nothing_about_devices():
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"}}
+    for field in ("nodeLabels", "labels", "podAnnotations", "nodeSelector", "selector"):
+        assert read(flavor | {"spec": {field: {"example.com/gpu": "x"}}}).ignored_kinds == {"ResourceFlavor": 1}
+    (found,) = problems(flavor | {"spec": {"limits": {"example.com/gpu": "1"}}})
+    assert "its field spec.limits.example.com/gpu may mean" in found
+
+
+@pytest.mark.parametrize("name", [{}, {"name": None}, {"name": ""}])
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pod("-"),
+        node("-"),
+        device_class(),
+        template("-"),
+        workload("Deployment"),
+        workload("Job", version="batch/v1"),
+        workload("Job", version="batch.volcano.sh/v1alpha1", tasks=[{"template": {"spec": POD}}]),
+    ],
+)
+def test_every_kind_may_have_generate_name(obj, name):
+    made = read(obj | {"metadata": {"generateName": "x-", **name}}).snapshot
+    kept = (*made.pods, *made.nodes, *made.classes, *made.templates)
+    assert [obj["metadata"]["name"][:2] for obj in kept] == ["x-"]
 
 
 def test_the_nodes_of_pods_without_claims():
