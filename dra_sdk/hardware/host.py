@@ -5,7 +5,7 @@ the file and what was in it. A driver reads its node by these functions and not 
 
 - essential: `read_text`, `read_int`, … raise HardwareError, `read_if_exists` too, but not for a file that is missing.
   The error costs one device: catch it there, and call `leave_out`;
-- descriptive: `read_optional` is None for whatever the kernel refuses or answers, and remembers the file and why.
+- descriptive: `read_optional` is None for what the kernel refuses or answers wrongly, and remembers file and reason.
 
 Nothing else opens, lists or follows what discovery, health and prepare look at. A test puts other answers in the
 kernel's place: see `dra_sdk.testing.host_faults`.
@@ -190,7 +190,7 @@ def read_if_exists(read: Callable[[Path], _T], path: Path, *, may_be_unset: bool
 def read_optional(read: Callable[[Path], _T], path: Path, *, may_be_unset: bool = False) -> _T | None:
     """Return what only describes a device: `read(path)`, or None if there is no valid answer.
 
-    Whatever the kernel refuses, and whatever `read` raises HardwareError for, is remembered with the file and the
+    What the kernel refuses, and what `read` raises HardwareError for, is remembered with the file and the
     reason, and named once in log, metrics and `dra-sdk doctor`; but not a file that does not exist, nor what
     `read_if_exists` takes for unset.
     """

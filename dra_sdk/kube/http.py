@@ -106,7 +106,7 @@ class HttpRequest:
     body: bytes | None = None
 
     def encode(self, address: str) -> bytes:
-        """Return the bytes on the wire. HttpError if a field contains a line break."""
+        """Return the bytes on the wire. HttpError if a field contains a line break, or what is not Latin-1."""
         lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {address}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         if self.body is not None:
@@ -114,7 +114,11 @@ class HttpRequest:
         text = "\n".join(lines)
         if text.count("\n") != len(lines) - 1 or "\r" in text:
             raise HttpError("a header field of the request holds a line break")
-        return text.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + (self.body or b"")
+        try:
+            head = text.replace("\n", "\r\n").encode("latin-1")
+        except UnicodeEncodeError:  # which has the text, and so perhaps a token
+            raise HttpError("a header field of the request holds a character that is not Latin-1") from None
+        return head + b"\r\n\r\n" + (self.body or b"")
 
 
 class HttpResponse:

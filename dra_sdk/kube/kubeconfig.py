@@ -26,7 +26,9 @@ from dra_sdk.kube.login_calls import call, end_plugins
 from dra_sdk.kube.proxies import host_and_port, http_proxy, without_user
 from dra_sdk.kube.source import Source
 
-_PLUGIN_OUTPUT: Final = re.compile(r"(exec: process returned -?\d+)\. .*")
+_PLUGIN_OUTPUT: Final = re.compile(
+    r"(exec: process returned -?\d+\.|exec: plugin api version|Invalid RFC3339 datetime:) .*", re.DOTALL
+)
 TOKEN_SECONDS: Final = 1.0  # for which a token is used before the client is asked again
 
 
@@ -138,7 +140,7 @@ def _public(text: str) -> str:
 
     Errors of this module become events of pods and lines of logs.
     """
-    return _PLUGIN_OUTPUT.sub(r"\1 (what it wrote is not shown here)", " ".join(text.split()))
+    return _PLUGIN_OUTPUT.sub(r"\1 (what it wrote is not shown here)", " ".join(text.split())).replace(". (", " (")
 
 
 def _server(configuration: Configuration, url: str, source: Source) -> Server:

@@ -1,4 +1,4 @@
-"""The steps by which `dra_unprepare` undoes a claim: each is tried, whatever became of the others, and has a verdict.
+"""The steps by which `dra_unprepare` undoes a claim: each is tried, also if others have failed, and has a verdict.
 
 Only a step that is refused and dangerous holds the claim, because the device is not safe for its next owner.
 """

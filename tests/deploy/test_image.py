@@ -62,6 +62,15 @@ def test_everything_is_pinned_by_hashes_and_nothing_of_ours(path: Path) -> None:
     assert not [name for name in pins(path) if name.startswith("dra-")]
 
 
+def test_the_base_image_has_no_default_that_somebody_could_replace() -> None:
+    lines = (ROOT / "deploy/Containerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith(("ARG BASE", "FROM "))] == [
+        "ARG BASE",
+        "FROM ${BASE} AS build",
+        "FROM scratch",
+    ]
+
+
 def test_the_build_gets_what_the_containerfile_copies() -> None:
     ignored = [each for each in (ROOT / ".dockerignore").read_text().splitlines() if each and each[0] != "#"]
     allowed = [each.removeprefix("!") for each in ignored if each.startswith("!")]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,13 @@ def test_what_a_plugin_writes_and_passwords_in_urls_are_in_no_error_and_no_log(c
     with pytest.raises(SettingsError, match=r"exec: process returned 3 \(what it wrote is not shown here\)") as error:
         connect("http://127.0.0.1:1", exec_user(tmp_path, "echo 'Bearer s3cret' >&2; exit 3"))
     assert "s3cret" not in str(error.value)
+    for wrote, message in (
+        ('{"apiVersion": "s3cret", "kind": "ExecCredential", "status": {}}', "exec: plugin api version"),
+        (credential("t", expirationTimestamp="s3cret")[6:-1], "Invalid RFC3339 datetime:"),
+    ):
+        with pytest.raises(SettingsError, match=rf"{message} \(what it wrote is not shown here\)") as error:
+            connect("http://127.0.0.1:1", exec_user(tmp_path, f"echo '{wrote}'"))
+        assert "s3cret" not in str(error.value)
     for url, user in (
         ("ftp://me:s3cret@127.0.0.1:1", {}),
         ("s3cret@127.0.0.1:99999999/x", {}),
@@ -178,6 +186,18 @@ def test_what_a_plugin_writes_and_passwords_in_urls_are_in_no_error_and_no_log(c
         client.get("/version")
     assert "s3cret" not in str(unreachable.value)
     assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"), [("s3cret\\u2603", "not Latin-1"), ("s3cret\\u000aX: y", "a line break")]
+)
+def test_a_token_that_is_no_header_field_is_an_api_error_without_it(serve, connect, tmp_path, token: str, problem: str):
+    server = serve(lambda _: Answer())
+    client = connect(server.url, exec_user(tmp_path, credential("TOKEN").replace("TOKEN", token)))
+    with pytest.raises(UnreachableError, match=f"a header field of the request holds .*{problem}") as error:
+        client.get("/version")
+    assert token.partition("\\")[0] not in "".join(traceback.format_exception(error.value))
+    assert server.asked == []
 
 
 def runs(pid: int) -> bool:

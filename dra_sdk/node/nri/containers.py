@@ -1,9 +1,7 @@
 """The pods and containers of the node as the container runtime describes them, and the claims that each uses.
 
-Runtimes before NRI 0.10 do not say which CDI devices a container has. So the SDK puts a variable into the containers of
-each request, `DRA_CLAIM_<driver>_<claim's UID>_<request>`, and finds the claims of a container by its variables. Names
-of drivers and requests have no underscore. Anybody can write such a variable into a pod, so a claim counts for a pod
-only if the claim is reserved for it; where that is not known yet, the claim is read again (`Preparer.admit`).
+Anybody can write the variable of a claim into a pod (`descriptions`), so a claim counts for a pod only if the claim is
+reserved for it; where that is not known yet, the claim is read again (`Preparer.admit`).
 
 Source: containerd/nri pkg/api/api.proto.
 """
@@ -11,26 +9,18 @@ Source: containerd/nri pkg/api/api.proto.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from threading import RLock
-from typing import Any, Final
 
 from dra_sdk.errors import ClaimError, DraError, NriError, RetriableError
-from dra_sdk.model.claim import Claim, HeldClaim
+from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.container import Container, ContainerResources, PodSandbox, Report
-from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.files import safe_id
-from dra_sdk.node.nri.messages import resources_of
+from dra_sdk.node.nri.descriptions import KnownContainer, described_container, described_pod, prefix_of
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 log = logging.getLogger(__name__)
-_NETWORK: Final = "network"
-_END: Final = "\0"  # no variable contains it
-_SETS: Final = 256  # sets of CPUs that are kept: most containers have the same one
-Requests = Mapping[str, frozenset[str]]
-"""The requests that a container uses, by the claim's `safe_id`."""
 Updates = Mapping[str, ContainerResources]
 """Resources that change, by container id."""
 Admit = Callable[[HeldClaim, PodSandbox, Collection[str]], None]
@@ -42,65 +32,8 @@ def admit_none(claim: HeldClaim, pod: PodSandbox, _pods: Collection[str]) -> Non
     raise ClaimError(f"{claim} is not reserved for {pod} ({pod.uid})")
 
 
-def claim_variables(driver: str, claim: Claim[Any]) -> dict[str, ContainerEdits]:
-    """Return for each request of a claim the variable for its containers."""
-    requests = dict.fromkeys(device.base_request for device in claim.devices)
-    begin = f"{_prefix(driver)}{safe_id(claim.uid)}"
-    return {request: ContainerEdits(env={f"{begin}_{request}": claim.name}) for request in requests}
-
-
-def _prefix(driver: str) -> str:
-    return f"DRA_CLAIM_{driver}_"
-
-
 class DamagedClaimError(ClaimError):
     """A container uses a claim whose state file is damaged."""
-
-
-class _Environment(Mapping[str, str]):
-    """A container's variables as one text: as a dict, those of 500 containers take some MiB."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, variables: Iterable[str]) -> None:
-        self._text = _END.join(variables)
-
-    def __getitem__(self, name: str) -> str:
-        return self._variables()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables())
-
-    def __len__(self) -> int:
-        return len(self._variables())
-
-    def __repr__(self) -> str:
-        return repr(self._variables())
-
-    def _variables(self) -> dict[str, str]:
-        return dict(variable.partition("=")[::2] for variable in self._text.split(_END) if variable)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A container of the table.
-
-    container: the container without its claims.
-    requests: what it uses; nothing if a variable is malformed.
-    problem: what is wrong with its variables; empty if nothing is.
-    adjusted: the resources that the driver has wanted for it so far.
-    """
-
-    container: Container
-    requests: Requests
-    problem: str = ""
-    adjusted: ContainerResources = field(default_factory=ContainerResources)
-
-    def changed(self, to: ContainerResources, *, adjusted: bool) -> _Known:
-        to = replace(to, cpus=_same(to.cpus), mems=_same(to.mems))
-        resources = self.container.resources.changed(to)
-        wanted = self.adjusted.changed(to) if adjusted else self.adjusted
-        return replace(self, container=replace(self.container, resources=resources), adjusted=wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +74,10 @@ class ContainerTable:
         admit: Admit = admit_none,
     ) -> None:
         self._driver, self._held, self._report, self._admit = driver, held, report, admit
-        self._prefix = _prefix(driver)
+        self._prefix = prefix_of(driver)
         self._lock = RLock()
         self._pods: dict[str, PodSandbox] = {}
-        self._containers: dict[str, _Known] = {}
+        self._containers: dict[str, KnownContainer] = {}
         self._ended: dict[str, set[str]] = {}  # the claims that containers used which have ended, by the pod's id
         self._refused: dict[tuple[str, str], ClaimError] = {}  # by claim and pod, of containers that run nevertheless
 
@@ -347,55 +280,17 @@ class ContainerTable:
 
     # -- inside
 
+    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
+        return described_pod(message, self._report)
+
+    def _known(self, message: pb.Container, pod: PodSandbox | None) -> KnownContainer:
+        return described_container(message, pod, self._prefix)
+
     def _change(self, changes: Updates, *, adjusted: bool) -> None:
         with self._lock:
             for name, resources in changes.items():
                 if known := self._containers.get(name):
                     self._containers[name] = known.changed(resources, adjusted=adjusted)
-
-    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
-        namespaces = message.linux.namespaces
-        network = next((namespace.path for namespace in namespaces if namespace.type == _NETWORK), "")
-        return PodSandbox(
-            message.id,
-            message.namespace,
-            message.name,
-            message.uid,
-            dict(message.labels),
-            dict(message.annotations),
-            (),
-            message.linux.cgroup_parent,
-            network,
-            self._report,
-        )
-
-    def _known(self, message: pb.Container, pod: PodSandbox | None) -> _Known:
-        requests, problem = self._requests(message)
-        return _Known(
-            Container(
-                message.id,
-                message.name,
-                pod or PodSandbox(message.pod_sandbox_id, "", "", ""),
-                (),
-                _Environment(message.env),
-                resources_of(message.linux.resources),
-                message.linux.cgroups_path,
-            ),
-            requests,
-            problem,
-        )
-
-    def _requests(self, message: pb.Container) -> tuple[Requests, str]:
-        """Return what a container uses by its variables, and what is wrong with them."""
-        requests: dict[str, frozenset[str]] = {}
-        for variable in message.env:
-            if variable.startswith(self._prefix):
-                name = variable.partition("=")[0]
-                claim, _, request = name.removeprefix(self._prefix).rpartition("_")
-                if not claim or not request:
-                    return {}, f"variable {name} does not end with a claim's UID and request"
-                requests[claim] = requests.get(claim, frozenset()) | {request}
-        return requests, ""
 
     def _claims_of_pods(self, claims: Mapping[str, HeldClaim]) -> dict[str, tuple[HeldClaim, ...]]:
         """Return by the UID of the pod the claims that were reserved for it, then others that its containers used."""
@@ -411,7 +306,7 @@ class ContainerTable:
         return {pod: tuple(by_name.values()) for pod, by_name in of_pods.items()}
 
     def _with_claims(
-        self, known: _Known, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
+        self, known: KnownContainer, claims: Mapping[str, HeldClaim], of_pods: Mapping[str, tuple[HeldClaim, ...]]
     ) -> Container:
         pod = known.container.pod
         if not known.requests and pod.uid not in of_pods:
@@ -448,9 +343,3 @@ class ContainerTable:
 
 def _by_id(held: Iterable[HeldClaim]) -> dict[str, HeldClaim]:
     return {safe_id(claim.uid): claim for claim in held}
-
-
-@lru_cache(maxsize=_SETS)
-def _same(numbers: frozenset[int] | None) -> frozenset[int] | None:
-    """Return an equal set that other containers have: with 128 CPUs each takes 8 KiB."""
-    return numbers

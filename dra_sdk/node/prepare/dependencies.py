@@ -86,7 +86,7 @@ class Dependencies:
 
             metadata = MetadataDirectory(info.name, data, files)
         if driver.is_nri_plugin:
-            from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
+            from dra_sdk.node.nri.descriptions import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
 
             variables = partial(claim_variables, info.name)
         shared, volatile = locks.is_shared, info.volatile

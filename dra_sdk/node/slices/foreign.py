@@ -2,7 +2,7 @@
 
 kube-scheduler takes the newest generation of a pool for the whole pool, and a pool with too few slices for incomplete,
 whichever nodes the slices are from. The admission policy of the chart keeps the drivers of other nodes from writing
-them; this is for clusters without it, for slices from before it, and for whoever the policy is not about.
+them; this is for clusters without it, for slices from before it, and for accounts that the policy leaves out.
 
 The API server prints what is needed of a slice, its name, node and pool, in 150 bytes. Each node's driver asks for that
 of all nodes, so the more slices there are, the rarer: after as many seconds as there are slices, once a second in all.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import tarfile
 import zlib
@@ -29,11 +30,12 @@ MAX_FILE: Final = 4 << 20
 MAX_CONTENT: Final = 64 << 20
 """Bytes of all files together."""
 MAX_MEMBERS: Final = 100_000
-"""Files, directories and links."""
+"""Files, directories and links; and directories with those that only the names of others mention."""
 _MAX_STREAM: Final = MAX_CONTENT + MAX_MEMBERS * 1536
 """Bytes of the uncompressed tar file: the files, and three blocks of 512 bytes for header and padding of each."""
-_MAX_NAME: Final = 1024
-_MAX_TARGET: Final = 4096
+_MAX_NAME: Final = 1024  # bytes; with the directory it must be less than PATH_MAX
+_MAX_PART: Final = 255  # bytes between two slashes (NAME_MAX)
+_MAX_TARGET: Final = 4095  # bytes (PATH_MAX without its final NUL)
 _LEADING_UP: Final = re.compile(r"(?:\.\./)*(?:\.\.$)?")
 
 
@@ -86,8 +88,10 @@ class ArchiveManifest:
                 str(path): HostDevice(_kind(node["type"]), int(node["major"]), int(node["minor"]), int(node["mode"], 8))
                 for path, node in document.get("devices", {}).items()
             }
-            return cls(source=document.get("source", {}), devices=devices, left_out=document.get("leftOut", {}))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            return cls(
+                source=dict(document.get("source", {})), devices=devices, left_out=dict(document.get("leftOut", {}))
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise SettingsError(f"{title}: is not a manifest of an archive: {type(error).__name__}: {error}") from error
 
 
@@ -119,8 +123,8 @@ def extract(archive: Path, directory: Path) -> ArchiveManifest:
     """Write an archive's files below a directory and return its manifest.
 
     An archive without a manifest is one that `tar` made of a directory. SettingsError if it cannot be read, is larger
-    than the limits, or has a member that is not an ordinary file, a directory or a link inside the archive. Nothing is
-    written then.
+    than the limits, or has a member that is not an ordinary file, a directory or a link inside the archive: nothing is
+    written then. SettingsError too if a file cannot be written.
     """
     try:
         members = _Members.read(archive)
@@ -128,10 +132,13 @@ def extract(archive: Path, directory: Path) -> ArchiveManifest:
         raise SettingsError(f"{archive} is not an archive of a node (.tar.gz): {error}") from error
     except OSError as error:
         raise SettingsError(f"cannot read {archive}: {error.strerror or error}") from error
-    members.check_parents()
+    members.check_directories()
     content = members.files.get(MANIFEST)
     manifest = ArchiveManifest() if content is None else ArchiveManifest.decode(content, f"{archive}: {MANIFEST}")
-    members.write(directory)
+    try:
+        members.write(directory)
+    except OSError as error:
+        raise SettingsError(f"{archive} cannot be extracted below {directory}: {error.strerror}") from error
     return manifest
 
 
@@ -149,7 +156,9 @@ class _Members:
     def read(cls, archive: Path) -> _Members:
         members = cls(archive)
         with _Stream(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
+            for number, member in enumerate(tar):
+                if number >= MAX_MEMBERS:
+                    raise SettingsError(f"{archive} has more than {MAX_MEMBERS} members")
                 members.add(tar, member)
         return members
 
@@ -157,35 +166,39 @@ class _Members:
         name = self._name(member.name)
         if name in self.files or name in self.links:
             raise self._refused(member.name, "is there twice")
-        if len(self.files) + len(self.links) + len(self.directories) >= MAX_MEMBERS:
-            raise SettingsError(f"{self.archive} has more than {MAX_MEMBERS} members")
         if member.isdir():
-            self.directories.add(name)
+            self._add_directories(name)
+        elif name == ".":
+            raise self._refused(member.name, "is not a directory")
         elif member.issym():
             self.links[name] = self._target(name, member)
         elif member.isreg():
             self._add_file(tar, name, member)
         else:
             raise self._refused(member.name, "is neither a file, a directory nor a symbolic link")
+        self._add_directories(str(PurePosixPath(name).parent))
 
-    def check_parents(self) -> None:
-        """Raise SettingsError if a file or link is the parent of a member."""
-        for name in (*self.files, *self.links, *self.directories):
-            for parent in PurePosixPath(name).parents:
-                if str(parent) in self.files or str(parent) in self.links:
-                    raise self._refused(name, f"lies below {parent}, which is not a directory")
+    def check_directories(self) -> None:
+        """Raise SettingsError if a file or link is a directory too, or has members below it."""
         if clash := self.directories & {*self.files, *self.links}:
-            raise self._refused(min(clash), "is there twice")
+            raise self._refused(min(clash), "is there twice, once as a directory or with members below it")
 
     def write(self, directory: Path) -> None:
         """Write directories first, links last."""
-        parents = {str(PurePosixPath(name).parent) for name in (*self.files, *self.links)}
-        for name in sorted(self.directories | parents):
+        for name in sorted(self.directories):
             (directory / name).mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
             (directory / name).write_bytes(content)
         for name, target in self.links.items():
             (directory / name).symlink_to(target)
+
+    def _add_directories(self, name: str) -> None:
+        """Add a directory and those above it; each counts, since one name can stand for hundreds of them."""
+        while name not in self.directories:
+            self.directories.add(name)
+            name = str(PurePosixPath(name).parent)
+        if len(self.directories) > MAX_MEMBERS:
+            raise SettingsError(f"{self.archive} has more than {MAX_MEMBERS} directories")
 
     def _add_file(self, tar: tarfile.TarFile, name: str, member: tarfile.TarInfo) -> None:
         self.size += member.size
@@ -202,8 +215,9 @@ class _Members:
             return "."
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts) or "\0" in name:
             raise self._refused(name, "is not a path inside the archive")
-        if len(name) > _MAX_NAME:
-            raise self._refused(name[:80] + "…", f"has a name of {len(name)} characters, the limit is {_MAX_NAME}")
+        for text, what, limit in ((name, "name", _MAX_NAME), (max(parts, key=_size), "part of its name", _MAX_PART)):
+            if _size(text) > limit:
+                raise self._refused(name[:80] + "…", f"has a {what} of {_size(text)} bytes, the limit is {limit}")
         return "/".join(parts)
 
     def _target(self, name: str, member: tarfile.TarInfo) -> str:
@@ -226,11 +240,15 @@ def link_problem(name: str, target: str) -> str:
     leading = _LEADING_UP.match(target)
     ups = leading[0].count("..") if leading else 0
     rest = target[leading.end() :] if leading else target
-    if not target or target.startswith("/") or "\0" in target or len(target) > _MAX_TARGET:
-        return "is not a relative path"
+    if not target or target.startswith("/") or "\0" in target or _size(target) > _MAX_TARGET:
+        return f"is not a relative path of at most {_MAX_TARGET} bytes"
     if ups > name.count("/") or ".." in rest.split("/"):
         return "leads out of the archive"
     return ""
+
+
+def _size(text: str) -> int:
+    return len(os.fsencode(text))
 
 
 class _Stream(gzip.GzipFile):

@@ -199,8 +199,10 @@ def write_archive(captured: Captured, path: Path) -> None:
         for name in sorted(captured.links):
             _add(tar, name.lstrip("/"), tarfile.SYMTYPE, target=captured.links[name])
     partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
     try:
-        partial.write_bytes(content.getvalue())
+        with partial.open("xb") as file:  # never through a link that somebody has put there
+            file.write(content.getvalue())
         partial.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -72,7 +72,7 @@ def release_vfio_device(node: AmdNode, claim: HeldClaim, entry: JSON) -> None:
 
 
 def _restore_mode(node: AmdNode, address: str, mode: str) -> None:
-    """Restore the mode of a GPU that is back; without it, what it is divided into is published anew."""
+    """Restore the mode of a GPU that is back; without it, what it is divided into is published again."""
     if read_mode(function_path(node, address), "compute") not in {"", mode}:
         set_mode(node, address, mode)
 

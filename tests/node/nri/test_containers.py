@@ -10,7 +10,8 @@ import pytest
 
 from dra_sdk import AllocatedDevice, Claim, HeldClaim, HeldDevice, Node
 from dra_sdk.errors import ClaimError, NriError
-from dra_sdk.node.nri.containers import ContainerTable, claim_variables
+from dra_sdk.node.nri.containers import ContainerTable
+from dra_sdk.node.nri.descriptions import claim_variables
 from dra_sdk.nri import Container, ContainerResources
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 

@@ -67,7 +67,11 @@ def test_files_directories_and_links_are_extracted(tmp_path: Path) -> None:
         (file("sys/../../evil"), "is not a path inside the archive"),
         (file("/etc/evil"), "is not a path inside the archive"),
         (file("sys//x"), "is not a path inside the archive"),
-        (file("a" * 1100), "has a name of 1100 characters, the limit is 1024"),
+        (file("a/" * 550 + "a"), "has a name of 1101 bytes, the limit is 1024"),
+        (file("é" * 128), "has a part of its name of 256 bytes, the limit is 255"),
+        (link("sys/x", "a" * 4096), "which is not a relative path of at most 4095 bytes"),
+        (file("."), "is not a directory"),
+        (link(".", "sys"), "is not a directory"),
         (link("sys/x", "/etc/passwd"), "which is not a relative path"),
         (link("sys/x", "../../etc/passwd"), "which leads out of the archive"),
         (link("x", ".."), "which leads out of the archive"),
@@ -102,7 +106,7 @@ def test_a_member_that_is_not_a_file_of_a_node_is_refused(tmp_path: Path, member
 )
 def test_nothing_is_written_through_a_link_or_twice(tmp_path: Path, members: list[Member]) -> None:
     made = archive(tmp_path / "node.tar.gz", *members)
-    with pytest.raises(SettingsError, match=r"is there twice|which is not a directory"):
+    with pytest.raises(SettingsError, match="is there twice"):
         extract(made, tmp_path / "root")
     assert not (tmp_path / "root").exists()
 
@@ -153,6 +157,21 @@ def test_the_members_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         extract(made, tmp_path / "root")
 
 
+def test_directories_count_that_only_names_mention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_sdk.tools.node_archive.archive.MAX_MEMBERS", 50)
+    extract(archive(tmp_path / "deep.tar.gz", file("a/" * 49 + "a")), tmp_path / "root")
+    made = archive(tmp_path / "deep.tar.gz", file("a/" * 25 + "a"), file("b/" * 25 + "b"))
+    with pytest.raises(SettingsError, match="has more than 50 directories"):
+        extract(made, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_archive_that_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("")
+    with pytest.raises(SettingsError, match=r"deep\.tar\.gz cannot be extracted below .*: File exists"):
+        extract(archive(tmp_path / "deep.tar.gz", file("sys/x")), tmp_path / "root")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"no archive", gzip.compress(b"no tar", mtime=0), gzip.compress(b"x" * 600, mtime=0)[:-9]]
 )
@@ -188,6 +207,9 @@ def test_the_manifest_has_the_device_nodes(tmp_path: Path) -> None:
         b'{"version": 1, "devices": {"/dev/x": {"type": "s", "major": 1, "minor": 1, "mode": "0600"}}}',
         b'{"version": 1, "devices": {"/dev/x": {"type": "c", "major": 1, "minor": 1, "mode": "rw"}}}',
         b'{"version": 1, "devices": []}',
+        b'{"version": 1, "devices": {"/dev/x": {"type": "c", "major": 1e999, "minor": 1, "mode": "0600"}}}',
+        b'{"version": 1, "source": 5}',
+        b'{"version": 1, "leftOut": [1]}',
     ],
 )
 def test_a_damaged_manifest_is_told(tmp_path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.hardware import Host, read_cpus, read_numa_nodes, read_pci_devices
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 from dra_sdk.tools.node_archive.archive import MAX_FILE, extract, read_manifest
-from dra_sdk.tools.node_archive.node_files import capture, write_archive
+from dra_sdk.tools.node_archive.node_files import Captured, capture, write_archive
 
 GPU, NIC = "sys/devices/pci0000:00/0000:00:03.0", "sys/devices/pci0000:00/0000:00:04.0"
 MAC, UUID = "3c:ec:ef:12:34:56", "9b2a4c1e-1111-4222-8333-abcdefabcdef"
@@ -238,3 +238,12 @@ def test_an_archive_is_whole_or_absent(node: Path, tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_archive(capture(node), tmp_path / "folder")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "node"]
+
+
+def test_an_archive_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """In a directory such as /tmp anybody can put a link where the file is written first."""
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / ".node.tar.gz.partial").symlink_to("victim")
+    write_archive(Captured(), tmp_path / "node.tar.gz")
+    assert (tmp_path / "victim").read_text() == "kept"
+    assert extract(tmp_path / "node.tar.gz", tmp_path / "root") == Captured().manifest()

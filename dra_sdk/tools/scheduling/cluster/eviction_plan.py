@@ -1,4 +1,4 @@
-"""A plan of the fewest evictions that make room for a pod, whatever the priorities: for people, not for a scheduler.
+"""A plan of the fewest evictions that make room for a pod, of any priority: for people, not for a scheduler.
 
 kube-scheduler evicts no pod for devices, see `preemption`. Here a pod's devices are free as soon as it is evicted. Pods
 of DaemonSets and static pods stay. On each node, all others that use the node or devices that it can use are removed;
