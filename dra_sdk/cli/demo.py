@@ -25,6 +25,7 @@ from dra_sdk.cli.output import (
     print_table,
     print_value,
 )
+from dra_sdk.cli.streams import OutputError
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             with threads_print_to_stderr():
                 return _run_steps(driver, root, arguments.claim)
-        except (SettingsError, DriverLoadError):
+        except (SettingsError, DriverLoadError, OutputError):
             raise
         except DraError as error:
             print_error(error)

@@ -44,13 +44,27 @@ class OpenedDriver(NamedTuple):
 
 
 def opened_drivers(arguments: argparse.Namespace) -> Iterator[OpenedDriver]:
-    """Yield each of the drivers that the flags name, one after the other."""
-    nodes = list(dict.fromkeys(arguments.node))
-    if arguments.driver and not nodes:
-        nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
+    """Yield each of the drivers that the flags name, one after the other, once for each fixture of the nodes."""
+    fixtures = _fixtures_of_nodes(arguments)
     for name in dict.fromkeys(arguments.driver):
-        with opened_driver(name, arguments.fixture, nodes) as driver:
-            yield driver
+        for fixture in dict.fromkeys(fixtures.values()):
+            nodes = [node for node, of_node in fixtures.items() if of_node == fixture]
+            with opened_driver(name, fixture, nodes) as driver:
+                yield driver
+
+
+def _fixtures_of_nodes(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """Return the fixture of each node: its own of `--node NAME=FIXTURE`, else that of --fixture; None: this machine."""
+    fixtures: dict[str, str | None] = {}
+    for node, own in arguments.node:
+        fixture = own or arguments.fixture
+        if fixtures.setdefault(node, fixture) != fixture:
+            raise SettingsError(
+                f"--node {node} is given with two fixtures: {fixtures[node] or '/'} and {fixture or '/'}"
+            )
+    if fixtures or not arguments.driver:
+        return fixtures
+    return {DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name: arguments.fixture}
 
 
 @contextmanager

@@ -199,9 +199,10 @@ def add_scenario_flags(parser: Parser) -> None:
     parser.add_argument(
         "--node",
         **REPEATED,
-        type=from_text(_node_name),
-        metavar="NAME",
-        help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
+        type=from_text(_node),
+        metavar="NAME[=FIXTURE]",
+        help=f"the driver's node, with a fixture of its own (default: as for discover; with a fixture {DEFAULT_NODE}); "
+        "may be repeated",
     )
     parser.add_argument(
         "--from-cluster",
@@ -274,10 +275,14 @@ def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterat
             yield from discovered_slices(driver, profile)
 
 
-def _node_name(text: str) -> str:
+def _node(text: str) -> tuple[str, str]:
+    """Return the name of a node and its own fixture, or an empty one."""
     from dra_sdk.node.runtime.settings import node_name  # noqa: PLC0415 (imports the node's half)
 
-    return node_name(text)
+    name, equals, fixture = text.partition("=")
+    if equals and not (name and fixture):
+        raise ValueError("must be NAME or NAME=FIXTURE")
+    return node_name(name), fixture
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

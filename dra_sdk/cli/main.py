@@ -10,6 +10,7 @@ from typing import Final
 
 from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser
 from dra_sdk.cli.output import print_error, print_lines
+from dra_sdk.cli.streams import OutputError, give_up, guard
 from dra_sdk.errors import DraError
 from dra_sdk.loader.finding import iter_drivers
 
@@ -51,21 +52,31 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
     """Run one command; returns the exit status."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
     given = _without_help(sys.argv[1:] if arguments is None else arguments)
+    guard()
     try:
-        parsed = make_parser(given, prog).parse_args(given)
-        return int(parsed.run(parsed))
+        return _run(given, prog)
+    except OutputError as error:
+        give_up()
+        print_error(error)
+        return FAILED
     except DraError as error:
         print_error(error)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        return 1
     except OSError as error:
         if error.filename is None:
             raise
         print_lines([f"dra-sdk: {error.filename}: {error.strerror}"], sys.stderr)
         return FAILED
+
+
+def _run(given: list[str], prog: str) -> int:
+    try:
+        parsed = make_parser(given, prog).parse_args(given)
+        return int(parsed.run(parsed))
+    finally:  # also after --help, which raises SystemExit
+        sys.stdout.flush()
 
 
 def _without_help(given: list[str]) -> list[str]:

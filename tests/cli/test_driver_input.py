@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -143,6 +144,33 @@ def test_a_driver_that_fails_is_one_line(run, tmp_path):
     result = run(*BELL, "--fixture", str(tmp_path))
     assert result.status == 2
     assert result.err.startswith("dra-sdk: dra_discover of driver bell.example.com failed: FileNotFoundError")
+
+
+def test_nodes_have_fixtures_of_their_own(run):
+    """Those without one have that of --fixture."""
+    nodes = ("--fixture", "chapel", "--node", "b", "--node", "a=tower", "--node", "c")
+    slices = json.loads(run(*BELL, *nodes, "-o", "json").out)["items"]
+    found = {
+        item["spec"]["nodeName"]: [device["name"] for device in item["spec"]["devices"]]
+        for item in slices
+        if item["kind"] == "ResourceSlice"
+    }
+    assert found == {"b": ["only"], "c": ["only"], "a": ["small", "middle", "large"]}
+    assert {row[1] for row in run(*BELL, *nodes).cells} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problem"),
+    [
+        (("a=tower", "a=chapel"), "--node a is given with two fixtures: tower and chapel"),
+        (("a=",), "'a=': must be NAME or NAME=FIXTURE"),
+        (("a=cathedral",), "'cathedral' is neither a directory, an archive nor a fixture"),
+    ],
+)
+def test_a_wrong_fixture_of_a_node_is_one_sentence(run, nodes, problem):
+    result = run(*BELL, *(word for node in nodes for word in ("--node", node)))
+    assert result.status == 2
+    assert problem in result.err
 
 
 def test_the_cpu_driver_discovers_two_numa_nodes(capsys, tmp_path):

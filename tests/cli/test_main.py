@@ -35,6 +35,46 @@ def test_drivers_lists_the_installed_drivers() -> None:
     assert any(line.split()[:2] == ["cpu", "dra.cpu"] for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("full", "No space left on device"), ("closed", "Bad file descriptor"), ("pipe", "Broken pipe")],
+)
+@pytest.mark.parametrize(
+    ("command", "unbuffered"),
+    [("--version", "1"), ("discover --help", ""), ("drivers", "1"), ("simulate --driver cpu", "")],
+)
+def test_an_answer_that_cannot_be_written_is_one_sentence_and_status_2(
+    monkeypatch: pytest.MonkeyPatch, command: str, unbuffered: str, place: str, reason: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with Path("/dev/full").open("wb") as full, os.fdopen(writer, "wb") as pipe:
+        script = f'exec "$0" -m dra_sdk.cli.main {command}{" >&-" if place == "closed" else ""}'
+        stdout = full if place == "full" else pipe
+        done = subprocess.run(
+            ["sh", "-c", script, sys.executable],
+            text=True,
+            check=False,
+            timeout=50,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
+    assert "Traceback" not in done.stderr
+    assert (done.stderr.splitlines()[-1], done.returncode) == (f"dra-sdk: cannot write to stdout: {reason}", 2)
+
+
+@pytest.mark.parametrize("place", ["2>/dev/full", "2>&-"])
+def test_messages_that_cannot_be_written_change_neither_answer_nor_status(place: str) -> None:
+    script = f'"$0" -m dra_sdk.cli.main simulate --driver cpu -o json {place}; echo "status $?"'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable], text=True, check=False, timeout=50, stdout=subprocess.PIPE
+    )
+    answer, status = done.stdout.rstrip().rsplit("\n", 1)
+    assert json.loads(answer)["kind"] == "List"
+    assert status in {"status 0", "status 1"}
+
+
 def test_discover_prints_exact_slices(run: Run) -> None:
     listed = json.loads(run("discover", "cpu", "-o", "json", "--node-name", "node-a").out)
     written = list(yaml.safe_load_all(run("discover", "cpu", "-o", "yaml", "--node-name", "node-a").out))

@@ -35,6 +35,7 @@ from dra_sdk.nri import Container, ContainerAdjustment, ContainerResources
 from dra_sdk import HeldClaim
 from dra_sdk.nri import PodSandbox
 from dra_sdk.hardware import polling
+from dra_sdk.hardware.health import watch
 from dra_sdk.hookspecs import DriverHooks
 """
 LONGEST = "a" * 28

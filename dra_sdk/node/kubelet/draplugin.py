@@ -32,7 +32,7 @@ CallObserver = Callable[[str, Mapping[str, str]], AbstractContextManager[object]
 """Called with a method's name and the headers of the call; what it returns is entered during the call."""
 _Act = Callable[[ClaimRef, Deadline], Any]
 _Answer = Callable[[Any, grpc.ServicerContext], Any]
-ERROR_LIMIT: Final = 4096  # characters; the kubelet accepts answers up to 16 MiB, and an event shows only the beginning
+ERROR_LIMIT: Final = 4096  # characters: hundreds in the 4 MiB that the kubelet accepts; an event shows the beginning
 NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
 PROBE_SECONDS: Final = 1.0
 _requests = count(1)

@@ -132,6 +132,8 @@ class Handlers:
     def _delete(self, request: ReceivedRequest, resource: ResourceType) -> ApiResponse:
         info, options = request.info, _object(request) if request.body else {}
         dry_run, preconditions = _dry_run(info) or bool(options.get("dryRun")), options.get("preconditions")
+        if not isinstance(preconditions, dict | None):
+            raise statuses.bad_request("DeleteOptions cannot be decoded: preconditions must be an object")
         deleted = self.store.delete(resource, info.name, info.namespace, preconditions=preconditions, dry_run=dry_run)
         if resource.returns_deleted or deleted.object["metadata"].get("deletionTimestamp"):
             return ApiResponse(200, deleted.encoded)

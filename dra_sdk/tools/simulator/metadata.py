@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.resources import ResourceType
+from dra_sdk.wire.validation.decoding import top_level_problems
 
 GENERATED_BASE = 58
 GENERATED_SUFFIX = 5
@@ -68,6 +69,12 @@ def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) ->
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     return str(named)
+
+
+def check_structure(resource: ResourceType, obj: JSON) -> None:
+    """Raise `StatusError` 400 if a value of the metadata has another type than it must have."""
+    if problems := top_level_problems(obj):
+        raise statuses.not_decoded(resource, "; ".join(map(str, problems)))
 
 
 def check_type(resource: ResourceType, obj: JSON) -> None:

@@ -332,6 +332,7 @@ class ObjectStore:
         return self._store(resource, None, created, dry_run=dry_run)
 
     def _decoded(self, resource: ResourceType, obj: JSON, unknown: OnUnknown | None) -> JSON:
+        metadata.check_structure(resource, obj)
         decoded, fields = self.decode(resource, obj)
         if fields and unknown is not None:
             unknown(fields)

@@ -113,6 +113,12 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def not_decoded(resource: ResourceType, why: str) -> StatusError:
+    """Return 400: a value of the object has another type than the server's."""
+    version = f'in version "{resource.version}"'
+    return bad_request(f"{resource.kind} {version} cannot be handled as a {resource.kind}: {why}")
+
+
 def expired(message: str) -> StatusError:
     """Return 410 Gone: the resourceVersion or continue token is too old."""
     return StatusError(410, "Expired", message)

@@ -48,9 +48,7 @@ class Strategy:
         whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
         value, problems = decoded(whole, self._profile, metadata.now())
         if value is None:
-            why = "; ".join(map(str, problems))
-            version = f'in version "{resource.version}"'
-            raise statuses.bad_request(f"{resource.kind} {version} cannot be handled as a {resource.kind}: {why}")
+            raise statuses.not_decoded(resource, "; ".join(map(str, problems)))
         return value, [problem.field for problem in problems]
 
     def admit(self, write: Write) -> None:

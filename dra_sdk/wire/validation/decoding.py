@@ -73,6 +73,15 @@ def read_as(model: type[Model], obj: Any, profile: ServerProfile) -> tuple[Model
     return value, [*problems, *remove_unknown(value, profile)]
 
 
+def top_level_problems(obj: Mapping[str, Any]) -> list[Problem]:
+    """Return the wrong types in what objects of all groups have: apiVersion, kind and metadata."""
+    try:
+        TopLevel.model_validate(obj, extra="ignore")
+    except ValidationError as error:
+        return [_problem(detail, TopLevel) for detail in error.errors(include_url=False)]
+    return []
+
+
 def api_versions(kind: str, profile: ServerProfile) -> tuple[str, ...]:
     """Return the API versions of a kind that a server serves and whose fields are those of v1."""
     versions = profile.taint_rule_versions() if kind == "DeviceTaintRule" else ("v1", "v1beta2")

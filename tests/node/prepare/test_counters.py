@@ -112,6 +112,7 @@ def test_a_claim_of_the_same_name_gets_the_device_once_the_former_one_is_undone(
         preparer.prepare(latter)
     preparer.unprepare(former)
     preparer.prepare(latter)
+    assert world.shining() == {"lamp-1": "u-2"}
 
 
 @pytest.mark.parametrize("administrator", ["u-1", "u-2"])
@@ -120,6 +121,7 @@ def test_admin_access_takes_nothing(world: World, administrator: str) -> None:
     for uid, lamp in (("u-1", "lamp-0"), ("u-2", "lamp-1")):
         access = {"adminAccess": True} if uid == administrator else {}
         preparer.prepare(world.claim(uid, {"request": "r", "device": lamp, **access}))
+    assert world.shining() == {"lamp-0": "u-1", "lamp-1": "u-2"}
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -12,6 +12,23 @@ MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
 class TestObjects:
+    @pytest.mark.parametrize("path", ["/api/v1/nodes", SLICES])
+    @pytest.mark.parametrize("metadata", ["x", [1], {"name": 5}, {"name": "a", "labels": "x"}, {"generateName": 5}])
+    def test_metadata_of_another_type_is_400(self, http: Http, path: str, metadata: Any) -> None:
+        http("POST", path, {"metadata": {"name": "a"}, "spec": slice_object("a")["spec"]})
+        sent = {"metadata": metadata}
+        calls = [("POST", path, "application/json"), ("PUT", f"{path}/a", "application/json")]
+        calls += [("PATCH", f"{path}/a", MERGE), ("PATCH", f"{path}/a?fieldManager=m", APPLY)]
+        for verb, url, media_type in calls:
+            code, status = http(verb, url, sent, media_type)
+            assert (code, status["reason"]) == (400, "BadRequest"), verb
+            assert "metadata" in status["message"]
+
+    def test_preconditions_of_another_type_are_400(self, http: Http) -> None:
+        http("POST", "/api/v1/nodes", {"metadata": {"name": "a"}})
+        assert http("DELETE", "/api/v1/nodes/a", {"preconditions": "x"})[0] == 400
+        assert http("GET", "/api/v1/nodes/a")[0] == 200
+
     def test_the_life_of_an_object(self, http: Http) -> None:
         code, created = http("POST", SLICES, slice_object("a"))
         assert (code, created["kind"]) == (201, "ResourceSlice")

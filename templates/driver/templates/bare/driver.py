@@ -47,12 +47,12 @@ class {{ cookiecutter.__class }}Driver:
     #     """Discover again when the snapshot has changed; it is taken every two seconds."""
     #     polling.watch(lambda: tuple(sorted(node.dev.glob("seat*"))), changed, stop, 2)
     #
-    # A driver whose devices may fail says so; `dra_sdk.hardware.health` has history, settling and recovery:
+    # A driver whose devices may fail says so (`from dra_sdk.hardware.health import watch`; HealthTracker has history):
     #
     # def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
     #     """Yield the health of all devices every second."""
-    #     while not stop.wait(1):
-    #         yield [DeviceHealth(f"seat-{number}", HealthStatus.HEALTHY) for number in range(SEATS)]
+    #     seats = [f"seat-{number}" for number in range(SEATS)]
+    #     return watch(lambda: [DeviceHealth(seat, HealthStatus.HEALTHY) for seat in seats], stop, 1, "the seats")
     #
     # A driver that acts when pods and containers start says so; the container runtime must have NRI on:
     #

@@ -18,7 +18,8 @@ from dra_sdk import (
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import device_file, read_text, uevents
+from dra_sdk.hardware import device_file, read_optional, read_text, uevents
+from dra_sdk.hardware.health import watch
 
 NAME = "{{ cookiecutter.driver_name }}"
 SUBSYSTEM = "{{ cookiecutter.__stem }}"  # as in /sys/class, such as `tty` or `accel`: put your own here
@@ -64,9 +65,8 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(devices(node)), changed, stop, {SUBSYSTEM}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Report health every second: a device that the kernel could not resume is unhealthy."""
-        while not stop.wait(1):
-            yield [DeviceHealth(name, status(path)) for name, path in devices(node).items()]
+        """Report the health of all devices every second."""
+        return watch(lambda: [health(name, path) for name, path in devices(node).items()], stop, 1, "the devices")
 
 
 def devices(node: Node) -> dict[str, Path]:
@@ -75,6 +75,7 @@ def devices(node: Node) -> dict[str, Path]:
     return {path.name.lower().replace("_", "-"): path for path in files}
 
 
-def status(path: Path) -> HealthStatus:
-    """Read what the kernel says of a device, from its directory in sysfs."""
-    return HealthStatus.UNHEALTHY if read_text(path / "power/runtime_status") == "error" else HealthStatus.HEALTHY
+def health(name: str, path: Path) -> DeviceHealth:
+    """Say how a device is: unhealthy if the kernel could not resume it."""
+    failed = read_optional(read_text, path / "power/runtime_status") == "error"
+    return DeviceHealth(name, HealthStatus.UNHEALTHY if failed else HealthStatus.HEALTHY)

@@ -18,7 +18,8 @@ from dra_sdk import (
     PreparedDevice,
     RetriableError,
 )
-from dra_sdk.hardware import PciDevice, pci_attributes, read_hex, read_pci_devices, read_text, uevents
+from dra_sdk.hardware import PciDevice, pci_attributes, pci_device_name, read_hex, read_pci_devices, read_text, uevents
+from dra_sdk.hardware.health import watch
 from pydantic import Field
 
 NAME = "{{ cookiecutter.driver_name }}"
@@ -66,16 +67,15 @@ class {{ cookiecutter.__class }}Driver:
         uevents.watch(lambda: tuple(functions(node)), changed, stop, {"pci", "net"}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Report health every second: a function that the kernel could not resume is unhealthy."""
-        while not stop.wait(1):
-            yield [DeviceHealth(name, status(function.path)) for name, function in functions(node).items()]
+        """Report the health of all functions every second."""
+        return watch(lambda: [DeviceHealth(name, status(n)) for name, n in functions(node).items()], stop, 1, "NICs")
 
 
 def functions(node: Node) -> dict[str, PciDevice]:
     """Find the PCI functions by the name that is published, without those whose interface is up, as used."""
-    nics = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
+    nics = read_pci_devices(node, base_class=BASE_CLASS)
     free = [nic for nic in nics if not any(read_hex(path / "flags") & 1 for path in nic.path.glob("net/*"))]
-    return {f"nic-{nic.address}".replace(":", "-").replace(".", "-"): nic for nic in free}
+    return {pci_device_name(nic.address, "nic"): nic for nic in free}
 
 
 def interface(function: Path) -> Path:
@@ -85,6 +85,6 @@ def interface(function: Path) -> Path:
     raise RetriableError(f"PCI function {function.name} has no interface on the node: it is not back from a pod yet")
 
 
-def status(function: Path) -> HealthStatus:
-    """Read what the kernel says of a PCI function."""
-    return HealthStatus.UNHEALTHY if read_text(function / "power/runtime_status") == "error" else HealthStatus.HEALTHY
+def status(nic: PciDevice) -> HealthStatus:
+    """Say how a function is: unhealthy if the kernel could not resume it."""
+    return HealthStatus.UNHEALTHY if read_text(nic.path / "power/runtime_status") == "error" else HealthStatus.HEALTHY

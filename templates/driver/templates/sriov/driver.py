@@ -15,7 +15,8 @@ from dra_sdk import (
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import PciDevice, pci_attributes, read_pci_devices, read_text, uevents
+from dra_sdk.hardware import PciDevice, pci_attributes, pci_device_name, read_pci_devices, read_text, uevents
+from dra_sdk.hardware.health import watch
 from dra_sdk.hardware.node_access import NodeAccess, NodeEffects, SystemEffects
 from dra_sdk.hardware.vfio import Passthrough, device_nodes, vfio_device
 
@@ -58,28 +59,29 @@ class {{ cookiecutter.__class }}Driver:
             yield device.prepared(ContainerEdits(device_nodes=nodes))
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        """Bind the functions to their drivers again, newest first, when the virtual machine has ended."""
+        """Bind the functions to their drivers again when the virtual machine has ended; each is tried, newest first."""
         access = NodeAccess(node.root, self.effects).within(40)
         for step in map(Passthrough.from_entry, reversed(claim.journal)):
-            step.wait_until_free(access, str(claim), 20)
-            step.restore(access)
+            with claim.undoing(f"driver of {step.functions[0].address}"):
+                step.wait_until_free(access, str(claim), 20)
+                step.restore(access)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Discover again when functions come or go; their kernel drivers change with every claim."""
         uevents.watch(lambda: tuple(functions(node)), changed, stop, {"pci"}, seconds=2)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Report health every second: a function that the kernel could not resume is unhealthy."""
-        while not stop.wait(1):
-            yield [DeviceHealth(name, status(vf)) for name, vf in functions(node).items()]
+        """Report the health of all functions every second."""
+        return watch(lambda: [health(name, vf) for name, vf in functions(node).items()], stop, 1, "the functions")
 
 
 def functions(node: Node) -> dict[str, PciDevice]:
-    """Find the virtual functions by the name that is published: a DNS label."""
-    nics = [function for function in read_pci_devices(node) if function.base_class == BASE_CLASS]
-    return {f"vf-{nic.address}".replace(":", "-").replace(".", "-"): nic for nic in nics if nic.physical_function}
+    """Find the virtual functions by the name that is published."""
+    vfs = (function for function in read_pci_devices(node, base_class=BASE_CLASS) if function.physical_function)
+    return {pci_device_name(vf.address, "vf"): vf for vf in vfs}
 
 
-def status(vf: PciDevice) -> HealthStatus:
-    """Read what the kernel says of a function."""
-    return HealthStatus.UNHEALTHY if read_text(vf.path / "power/runtime_status") == "error" else HealthStatus.HEALTHY
+def health(name: str, vf: PciDevice) -> DeviceHealth:
+    """Say how a function is: unhealthy if the kernel could not resume it."""
+    failed = read_text(vf.path / "power/runtime_status") == "error"
+    return DeviceHealth(name, HealthStatus.UNHEALTHY if failed else HealthStatus.HEALTHY)

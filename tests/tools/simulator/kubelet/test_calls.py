@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +18,7 @@ from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
 
 METHOD = "/pluginregistration.Registration/GetInfo"
+LIMIT = 4 * 1024 * 1024  # of grpc-go, which the kubelet does not change
 STREAM = "/pluginregistration.Registration/Infos"
 CLAIM = ClaimRef("ns", "claim", "uid-1")
 DEVICE = AnsweredDevice("gpu.example.com", "pool", "gpu-0", ("gpu",), ("a/b=c", "a/b=d"))
@@ -25,6 +26,11 @@ DEVICE = AnsweredDevice("gpu.example.com", "pool", "gpu-0", ("gpu",), ("a/b=c", 
 
 def info(_request: Any, _context: Any) -> PluginInfo:
     return PluginInfo(type="DRAPlugin", name="gpu.example.com")
+
+
+def sized(size: int) -> Callable[[Any, Any], PluginInfo]:
+    """A method whose answer has that many bytes: a tag, four bytes of length, and a name."""
+    return lambda _request, _context: PluginInfo(name="x" * (size - 5))
 
 
 def infos(_request: Any, context: Any) -> Iterator[PluginInfo]:
@@ -42,9 +48,12 @@ def calls(socket_dir: Path, recorded: list[Exchange]) -> Iterator[KubeletCalls]:
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
         serialize, read = PluginInfo.SerializeToString, InfoRequest.FromString
-        unary = grpc.unary_unary_rpc_method_handler(info, request_deserializer=read, response_serializer=serialize)
+        unary, full, too_large = (
+            grpc.unary_unary_rpc_method_handler(answer, request_deserializer=read, response_serializer=serialize)
+            for answer in (info, sized(LIMIT), sized(LIMIT + 1))
+        )
         many = grpc.unary_stream_rpc_method_handler(infos, request_deserializer=read, response_serializer=serialize)
-        methods = {"GetInfo": unary, "Infos": many}
+        methods = {"GetInfo": unary, "Infos": many, "Full": full, "TooLarge": too_large}
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("pluginregistration.Registration", methods),)
         )
@@ -79,6 +88,12 @@ def test_an_error_is_a_result(calls: KubeletCalls, recorded: list[Exchange]) -> 
     (exchange,) = recorded
     assert exchange.request == {"bytes": "0102"}
     assert exchange.answer == result.status
+
+
+@pytest.mark.parametrize(("method", "code"), [("Full", "OK"), ("TooLarge", "RESOURCE_EXHAUSTED")])
+def test_an_answer_is_as_large_as_the_kubelet_accepts(calls: KubeletCalls, method: str, code: str) -> None:
+    path = f"/pluginregistration.Registration/{method}"
+    assert calls.call(path, InfoRequest(), PluginInfo, LONG).code.name == code
 
 
 def test_a_socket_without_a_server_is_unavailable(socket_dir: Path) -> None:
