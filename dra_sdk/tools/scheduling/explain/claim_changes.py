@@ -39,6 +39,8 @@ from dra_sdk.tools.scheduling.explain.trials import (
 _MAX_CONJUNCT_SETS: Final = 5
 _MAX_CONJUNCTS: Final = 3
 """How many conjuncts a change may remove."""
+CLAIM_OBJECT: Final = "ResourceClaim "
+"""The start of the name of the object that a change of the explained claim changes."""
 _MAX_CONSTANTS: Final = 3
 _MAX_AMOUNTS: Final = 2
 
@@ -53,7 +55,7 @@ def propose_edit(
         text,
         lambda problem: problem.with_changes(claims=(*problem.claims[:-1], with_value(problem.claim, path, value))),
         nodes,
-        object=f"ResourceClaim {display_name(object_key(claim))}",
+        object=f"{CLAIM_OBJECT}{display_name(object_key(claim))}",
         field=path_text(path),
         before=value_at(claim, path),
         after=None if value is REMOVED else value,
@@ -307,7 +309,7 @@ class _SelectorEditor:
         selector, after = next(iter(texts.items()))
         name = self.inspection.request.class_name
         owner = (
-            f"DeviceClass {name}" if selector.is_of_class else f"ResourceClaim {display_name(object_key(self.claim))}"
+            f"DeviceClass {name}" if selector.is_of_class else f"{CLAIM_OBJECT}{display_name(object_key(self.claim))}"
         )
         return ProposedChange(
             ChangeSize.CLASS if any(edited.is_of_class for edited in texts) else size,

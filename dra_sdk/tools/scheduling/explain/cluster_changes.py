@@ -146,10 +146,10 @@ def _with_slice_count(raw_slice: JSON, count: int) -> JSON:
     return raw_slice | {"spec": spec | {"pool": spec["pool"] | {"resourceSliceCount": count}}}
 
 
-def node_opened(inspection: NodeInspection, pod: str) -> Iterator[ProposedChange]:
+def node_opened(inspection: NodeInspection) -> Iterator[ProposedChange]:
     """Propose that the pod may run on a node that rejects it now."""
     name = inspection.report.example
-    text = f"pod {pod} is allowed on {name} (now: {inspection.report.rejection})"
+    text = f"the pod is allowed on {name} (now: {inspection.report.rejection})"
     yield ProposedChange(
         ChangeSize.NODE_OPENED, text, lambda problem: problem, [inspection.node], family="open", name=name
     )

@@ -18,7 +18,7 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
-from dra_sdk.tools.scheduling.cluster.claim_controller import with_status
+from dra_sdk.tools.scheduling.cluster.claim_controller import POD_CLAIM_ANNOTATION, with_status
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name, grouped, object_key, value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
@@ -221,7 +221,7 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     if len(problem.claims) > 1 and not attempt.fits:
         other_claims = problem.allocate_on(node, problem.claims[:-1])
         if other_claims.allocations is None:
-            names = ", ".join(display_name(object_key(claim)) for claim in problem.claims[:-1])
+            names = ", ".join(map(_name_in_pod, problem.claims[:-1]))
             report = NodeReport(name, fits=False, rejection=rejection or f"no devices for claim {names}")
             return NodeInspection(node, report, problem)
         pairs = zip(problem.claims[:-1], other_claims.allocations, strict=True)
@@ -243,6 +243,12 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     fits = attempt.fits and not rejection
     report = NodeReport(name, fits, rejection, attempt.error, attempt.final, reports, tuple(conflicts))
     return NodeInspection(node, report, single, requests, attempt.given_up)
+
+
+def _name_in_pod(claim: JSON) -> str:
+    """Return the name that its pod has for a claim made from a template, so that equal pods have equal reports."""
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get(POD_CLAIM_ANNOTATION) or display_name(object_key(claim)))
 
 
 def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspection]]:

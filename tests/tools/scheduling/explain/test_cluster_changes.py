@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
+from dra_sdk.tools.scheduling.explain.allocation_problem import ScheduledCluster
 from dra_sdk.tools.scheduling.explain.cluster_changes import (
     claims_deallocated,
     node_added,
@@ -54,7 +54,7 @@ def test_a_completed_pool():
 
 
 def test_an_added_node():
-    target = target_of_claim(schedule(situations.taken()), ("default", "c"))
+    target = ScheduledCluster(schedule(situations.taken())).target_of_claim(("default", "c"))
     problem = target.problem(target.claims, target.snapshot.nodes)
     (proposal,) = node_added(target.snapshot, inspect_nodes(problem, {})[0])
     assert proposal.nodes[0]["metadata"]["name"] == "n1-new-1"
@@ -66,6 +66,6 @@ def test_an_added_node():
 def test_a_node_opened_for_the_pod():
     problem = problem_of("taken").with_changes(allocated_claims=())
     (inspection, _) = inspect_nodes(problem, {"n1": "cordoned"})
-    (proposal,) = node_opened(inspection, "p")
-    assert proposal.text == "pod p is allowed on n1 (now: cordoned)"
+    (proposal,) = node_opened(inspection)
+    assert proposal.text == "the pod is allowed on n1 (now: cordoned)"
     assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits
