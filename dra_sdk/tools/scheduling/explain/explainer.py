@@ -48,8 +48,13 @@ from dra_sdk.tools.scheduling.explain.explanation import (
 )
 from dra_sdk.tools.scheduling.explain.explanation_text import failure_summary, success_summary
 from dra_sdk.tools.scheduling.explain.node_inspection import NodeInspection, group_nodes, inspect_nodes, merged_report
+from dra_sdk.tools.scheduling.explain.node_labels import label_notes
 from dra_sdk.tools.scheduling.explain.pod_status import waiting_reason
-from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector, failing_requests
+from dra_sdk.tools.scheduling.explain.request_inspection import (
+    RequestInspector,
+    failing_requests,
+    unpublished_driver,
+)
 from dra_sdk.tools.scheduling.explain.trials import ChangeTrials, ProposedChange
 
 _MAX_GROUPS: Final = 6
@@ -73,6 +78,7 @@ class _Findings:
     fitting: a node on which it fits; empty without one.
     allocation: its allocation there.
     changes, tried: see Explanation.
+    unpublished: which driver has published nothing that the claim needs; empty without one.
     """
 
     reports: tuple[NodeReport, ...]
@@ -80,6 +86,7 @@ class _Findings:
     allocation: JSON | None = None
     changes: tuple[SuggestedChange, ...] = ()
     tried: int = 0
+    unpublished: str = ""
 
 
 class Explainer:
@@ -108,6 +115,7 @@ class Explainer:
             summary=_pod_summary(target),
             node=target.placement.node or "",
             claims=tuple(self._explain(target, object_key(claim)) for claim in target.claims),
+            notes=tuple(label_notes(target.pod, target.snapshot.nodes)) if target.pod and target.waits else (),
         )
 
     def _explain(self, target: ExplainTarget, key: ObjectKey) -> Explanation:
@@ -181,7 +189,7 @@ def _examine(target: ExplainTarget, claim: JSON, alone: AllocationProblem) -> _F
         assert allocations is not None
         return _Findings(reports, fitting.report.example, allocations[-1])
     changes, tried = suggest_changes(target.snapshot, problem, groups)
-    return _Findings(reports, changes=changes, tried=tried)
+    return _Findings(reports, changes=changes, tried=tried, unpublished=unpublished_driver(problem) if reports else "")
 
 
 def _problem_of(target: ExplainTarget, claim: JSON, alone: AllocationProblem) -> AllocationProblem:
@@ -248,6 +256,8 @@ def _explain_failure(target: ExplainTarget, findings: _Findings, key: ObjectKey)
     notes = ("The scheduler reports this as an error for the pod and tries no other node.",) if final else ()
     if target.unschedulable_reason:
         summary = f"{title} cannot be allocated: {target.unschedulable_reason}"
+    elif findings.unpublished:
+        summary = f"{title} cannot be allocated: {findings.unpublished}"
     else:
         summary = failure_summary(title, reports)
     changes = tuple(_change_of(change, key) for change in findings.changes)

@@ -25,7 +25,7 @@ from dra_sdk.tools.scheduling.explain.allocation_problem import (
     AllocationProblem,
     short_error,
 )
-from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
+from dra_sdk.tools.scheduling.explain.device_checks import holder_names, quantity_text
 from dra_sdk.tools.scheduling.explain.explanation import Conflict, NodeReport, RequestReport
 from dra_sdk.tools.scheduling.explain.request_inspection import (
     RequestInspection,
@@ -124,6 +124,8 @@ def _without_counters(raw_slice: JSON) -> JSON:
 
 
 def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict:
+    if conflict := _counted_again(problem, inspections):
+        return conflict
     shared = SharedCounters(problem.allocated)
     candidates = chain.from_iterable(inspection.left for inspection in inspections)
     pools = dict.fromkeys(candidate.pool for candidate in candidates if candidate.device.counters)
@@ -135,6 +137,27 @@ def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestI
             amounts = _amounts((entry[1], value) for entry, value in counters.items() if entry[0] == name)
             details.append(f"{name} has {amounts} left")
     return Conflict("counters", "there are not enough counters for all devices together", tuple(details))
+
+
+def _counted_again(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict | None:
+    """Return the bug of 1.35 and 1.36 that one more share of a device takes its counters again, if it is the reason."""
+    if problem.features.behaviour.every_share_keeps_counters:
+        return None
+    candidates = list(chain.from_iterable(inspection.left for inspection in inspections))
+    shared = [
+        candidate
+        for candidate in candidates
+        if candidate.device.counters
+        and candidate.id in problem.claims_by_device
+        and not problem.allocated.aggregated_capacity.get(candidate.id)
+    ]
+    if not shared or len(shared) < len(candidates):
+        return None
+    text = "one more share takes the counters of the device again, as the shares that are held consume no capacity"
+    held = {candidate.id.device: holder_names(problem, candidate) for candidate in shared}
+    details = [f"{device} is held by {names}" for device, names in held.items()]
+    bug = "this is a bug of Kubernetes up to 1.36, mended in 1.37; shares that consume capacity do not have it"
+    return Conflict("counters", text, (*details, bug))
 
 
 def _consumption(inspection: RequestInspection) -> str:

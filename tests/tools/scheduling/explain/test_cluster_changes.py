@@ -69,3 +69,16 @@ def test_a_node_opened_for_the_pod():
     (proposal,) = node_opened(inspection)
     assert proposal.text == "the pod is allowed on n1 (now: cordoned)"
     assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits
+
+
+def test_a_pool_with_more_slices_than_it_says():
+    taken = situations.taken()
+    slices = [
+        raw | {"spec": raw["spec"] | {"pool": raw["spec"]["pool"] | {"resourceSliceCount": 1}}} for raw in taken.slices
+    ]
+    second = slices[0] | {"metadata": {"name": "second"}, "spec": slices[0]["spec"] | {"devices": []}}
+    problem = problem_of("taken").with_changes(slices=(*slices, second), allocated_claims=())
+    (proposal,) = (proposal for node in inspect_nodes(problem, {}) for proposal in pools_completed(problem, node))
+    assert proposal.text.startswith("all slices of pool ")
+    assert proposal.text.endswith(" say that there are 2")
+    assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits

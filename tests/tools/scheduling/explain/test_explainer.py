@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from dra_sdk.tools.scheduling.explain import Explainer, ExplainError, SuggestedC
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, ScheduledCluster
 from dra_sdk.tools.scheduling.explain.explainer import suggest_changes
 from dra_sdk.tools.scheduling.explain.node_inspection import group_nodes, inspect_nodes
-from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod, with_devices
+from dra_sdk.wire.profile import ServerProfile
+from tests.tools.scheduling.clusters import GPU, NIC, bare_node, claim, cluster, exactly, gpus, obj, pod, with_devices
 from tests.tools.scheduling.explain import situations
 
 KEY = ("default", "c")
@@ -240,3 +242,47 @@ def test_pods_on_other_nodes_are_not_equal():
     explainer = Explainer(schedule(cluster(gpus("n1", 2), *wanted, pod("p", "a"), elsewhere)))
     assert not explainer.pod("p").claims[0].reports[0].rejection
     assert explainer.pod("q").claims[0].reports[0].rejection
+
+
+def test_the_driver_of_the_class_has_published_nothing():
+    explanation = explain(cluster(gpus("n1", 2), claim("c", exactly("nic", NIC))), KEY)
+    assert explanation.summary == f"claim c cannot be allocated: driver {NIC} of class {NIC} has published nothing"
+    assert explanation.changes == ()
+
+
+def test_labels_that_nodes_have_instead():
+    waiting = pod("p")
+    waiting["spec"]["nodeSelector"] = {"zone": "z1"}
+    nodes = [
+        bare_node(name) | {"metadata": {"name": name, "labels": labels}}
+        for name, labels in (("n1", {"zone": "z2"}), ("n2", {"zone": "z2"}), ("n3", {}))
+    ]
+    explained = Explainer(schedule(cluster(*nodes, waiting))).pod("p")
+    assert explained.summary == ("pod p cannot run: 0 of 3 nodes: not selected by nodeSelector zone=z1 on 3 nodes")
+    assert explained.notes == ("no node has label zone=z1; zone is z2 on n1 and 1 more",)
+    nodes[2] |= {"metadata": {"name": "n3", "labels": {"zone": "z1"}}, "spec": {"unschedulable": True}}
+    assert Explainer(schedule(cluster(*nodes, waiting))).pod("p").notes == ("label zone=z1 is on n3",)
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.36", True), ("1.37", False)])
+def test_a_share_without_capacity_takes_counters_again(version: str, told: bool):
+    node_slice = obj("ResourceSlice", "s", version="resource.k8s.io/v1", spec={
+        "driver": NIC, "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2},
+        "devices": [{"name": "vf", "allowMultipleAllocations": True, "consumesCounters": [
+            {"counterSet": "board", "counters": {"slot": {"value": "1"}}}]}],
+    })  # fmt: skip
+    counters = obj("ResourceSlice", "t", version="resource.k8s.io/v1", spec={
+        "driver": NIC, "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2},
+        "sharedCounters": [{"name": "board", "counters": {"slot": {"value": "1"}}}],
+    })  # fmt: skip
+    snapshot = cluster(obj("Node", "n1", version="v1"), node_slice, counters,
+                       claim("a", exactly("g", NIC)), claim("c", exactly("g", NIC)))  # fmt: skip
+    explanation = explain(replace(snapshot, profile=ServerProfile.of(version)), KEY)
+    assert explanation.satisfiable is not told
+    if told:
+        (conflict,) = explanation.reports[0].conflicts
+        assert conflict.text.startswith("one more share takes the counters of the device again")
+        assert conflict.details == (
+            "vf is held by a",
+            "this is a bug of Kubernetes up to 1.36, mended in 1.37; shares that consume capacity do not have it",
+        )
