@@ -34,6 +34,7 @@ class FieldValue:
     name: the field as a ResourceSlice names it, such as `memory` or `other.example.com/rack`.
     text: the value as text, `missing` if the device has no such field.
     hint: what the device has instead of a missing field, else empty.
+    instead: that field, as an expression writes it, if it has the same name under another domain.
     value: the value itself, None if it is missing.
     """
 
@@ -42,6 +43,7 @@ class FieldValue:
     text: str
     hint: str = ""
     value: Any = None
+    instead: str = ""
 
     @property
     def missing(self) -> bool:
@@ -70,7 +72,8 @@ class FieldAccess:
             value = value.value
         path, name = _expression(self.path), _name(self.path, device.driver)
         if value is _NO_VALUE or value is MISSING:
-            return FieldValue(path, name, "missing", _similar(self.path, device))
+            hint, instead = _similar(self.path, device)
+            return FieldValue(path, name, "missing", hint, instead=instead)
         return FieldValue(path, name, format_value(value), value=value)
 
 
@@ -183,20 +186,26 @@ def _name(path: Path, driver: str) -> str:
     return ".".join(path[2:]) if path[1] == driver else f"{path[1]}/{'.'.join(path[2:])}"
 
 
-def _similar(path: Path, device: DeviceView) -> str:
-    """Return a sentence on what the device has under another domain, among the capacities, or a similar name."""
+def _similar(path: Path, device: DeviceView) -> tuple[str, str]:
+    """Return a sentence on what the device has under another domain, among the capacities, or a similar name.
+
+    Also return that field as an expression if it is of the same kind and only its domain differs.
+    """
     if len(path) < _DOMAIN_PATH:
-        return ""
+        return "", ""
     try:
         fields = device.values()
     except EvaluationError as error:
-        return str(error)
+        return str(error), ""
     known = [(kind, domain, name) for kind in ("attributes", "capacity") for domain in fields[kind]
              for name in fields[kind][domain]]  # fmt: skip
     same = [field for field in known if field[2] == path[2]]
     similar = closest(path[2], [field[2] for field in known])
     nearest = next(iter([*same, *(field for field in known if field[2] == similar)]), None)
-    return f"it has {_expression(nearest)}" if nearest else ""
+    if nearest is None:
+        return "", ""
+    only_domain_differs = nearest[0] == path[0] and nearest[2:] == path[2:]
+    return f"it has {_expression(nearest)}", _expression(nearest) if only_domain_differs else ""
 
 
 def format_value(value: Any) -> str:

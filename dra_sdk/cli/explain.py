@@ -29,10 +29,9 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.eviction_plan import NoRoomError, plan_evictions
 from dra_sdk.tools.scheduling.explain import (
+    Explainer,
     Explanation,
     PodExplanation,
-    explain_outcome,
-    explain_pod_outcome,
     format_explanations,
 )
 
@@ -107,16 +106,15 @@ def _explanations(
     if node and node not in outcome.snapshot.nodes_by_name:
         names = ", ".join(outcome.snapshot.nodes_by_name) or "none"
         raise SettingsError(f"there is no node {node}; nodes are: {names}")
+    explainer = Explainer(outcome, node)
     if arguments.claim:
-        yield explain_outcome(outcome, scenario.key(arguments.claim), node)
+        yield explainer.claim(scenario.key(arguments.claim))
     elif arguments.pod:
-        yield explain_pod_outcome(outcome, scenario.key(arguments.pod), node)
+        yield explainer.pod(scenario.key(arguments.pod))
     else:
         chosen = selected(outcome, arguments)
-        for pod in chosen.unplaced:
-            yield explain_pod_outcome(outcome, pod.pod, node)
-        for claim in chosen.unallocated:
-            yield explain_outcome(outcome, claim.claim, node)
+        yield from (explainer.pod(pod.pod) for pod in chosen.unplaced)
+        yield from (explainer.claim(claim.claim) for claim in chosen.unallocated)
 
 
 def _print(explanations: list[Explanation | PodExplanation], output: str) -> None:

@@ -34,6 +34,7 @@ from dra_sdk.input_files import MIB, read_limited, read_stream
 from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.tools.scheduling.cluster.list_files import read_list
+from dra_sdk.tools.scheduling.cluster.simulation_notes import contradicting_slices, idle_daemon_sets
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE, Count, no_count
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.documents import read_documents
@@ -261,7 +262,13 @@ class _Sources:
         with phase("reading objects") as reads:
             reading = read_snapshot(sources, self.profile, kinds=kinds, ignore=arguments.ignore_kind, count=reads.count)
         snapshot, added = reading.snapshot.with_missing_nodes()
-        notes = _empty_sources(self.discovered, self.files), _reading_notes(reading, added), _missing_objects(snapshot)
+        notes = (
+            _empty_sources(self.discovered, self.files),
+            _reading_notes(reading, added),
+            _missing_objects(snapshot),
+            contradicting_slices(snapshot),
+            idle_daemon_sets(snapshot),
+        )
         return Scenario(snapshot, tuple(note for some in notes for note in some), self.namespace)
 
 

@@ -16,8 +16,8 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.driver import Node
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.tools.scheduling.cluster import ObjectKey, SchedulingOutcome, Snapshot, display_name
-from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
+from dra_sdk.tools.scheduling.cluster import PodPlacement, SchedulingOutcome, Snapshot, display_name
+from dra_sdk.tools.scheduling.explain import Explainer, Explanation
 from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
 
 MAX_EXPLANATIONS: Final = 20
@@ -81,18 +81,19 @@ def _planned(result: JSON) -> HeldDevice:
 
 def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
     """Yield what is not placed, with the reasons."""
+    explainer = Explainer(outcome)
     for number, pod in enumerate(outcome.unplaced):
-        reason = _pod_explanation(outcome, pod.pod) if number < MAX_EXPLANATIONS else pod.reason
+        reason = _pod_explanation(explainer, pod) if number < MAX_EXPLANATIONS else pod.reason
         yield NotPlaced(f"pod {display_name(pod.pod)}", reason)
     for number, claim in enumerate(outcome.unallocated, len(outcome.unplaced)):
         explained = number < MAX_EXPLANATIONS
-        reason = _explanation(explain_outcome(outcome, claim.claim)) if explained else claim.reason
+        reason = _explanation(explainer.claim(claim.claim)) if explained else claim.reason
         yield NotPlaced(f"claim {display_name(claim.claim)}", reason)
 
 
-def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
-    unsatisfiable = [claim for claim in explain_pod_outcome(outcome, key).claims if not claim.satisfiable]
-    return "\n".join(map(_explanation, unsatisfiable)) or outcome.pods_by_key[key].reason
+def _pod_explanation(explainer: Explainer, pod: PodPlacement) -> str:
+    unsatisfiable = [claim for claim in explainer.pod(pod.pod).claims if not claim.satisfiable]
+    return "\n".join(map(_explanation, unsatisfiable)) or pod.reason
 
 
 def _explanation(explanation: Explanation) -> str:

@@ -53,6 +53,25 @@ def matches_node_selector(selector: Mapping[str, Any], node: JSON) -> bool:
     return any(_term_matches(term, node) for term in terms)
 
 
+def unmet_requirement(selector: Mapping[str, Any], node: JSON) -> SelectorRequirement | None:
+    """Return the first requirement that a node does not meet; None if the selector has several terms, or matches."""
+    terms = _checked_terms(selector)
+    if len(terms) != 1 or _term_matches(terms[0], node):
+        return None
+    labels, fields = node_labels(node), {"metadata.name": node_name(node)}
+    expressions: list[SelectorRequirement] = terms[0].get("matchExpressions") or []
+    named: list[SelectorRequirement] = terms[0].get("matchFields") or []
+    unmet = [expression for expression in expressions if not label_matches(expression, labels)]
+    return next(iter(unmet or [field for field in named if not _field_matches(field, fields)]), None)
+
+
+def requirement_text(requirement: SelectorRequirement) -> str:
+    """Return `zone In (a, b)`."""
+    values = requirement.get("values") or []
+    listed = f" ({', '.join(values)})" if values else ""
+    return f"{requirement['key']} {requirement['operator']}{listed}"
+
+
 def named_nodes(selector: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the names of the only nodes that a selector can match, if each of its terms names one; else None.
 

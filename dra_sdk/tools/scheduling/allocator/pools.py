@@ -145,6 +145,8 @@ def gather_pools(
 
 def _incomplete_reason(complete: Sequence[PoolSlice], present: Sequence[PoolSlice], expected: int) -> str:
     reason = f"{len(complete)} of {expected} slices of generation {present[0].generation} exist"
+    if len(present) > expected:
+        return f"{reason}, more than resourceSliceCount says"
     if len(complete) == len(present):
         return reason
     ignored = "those with compatibilityGroups are ignored while the feature DRADeviceCompatibilityGroups is off"

@@ -28,6 +28,8 @@ from dra_sdk.tools.scheduling.allocator.node_selection import (
     matches_node_selector,
     named_nodes,
     node_name,
+    requirement_text,
+    unmet_requirement,
 )
 from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT, parse_quantity
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation
@@ -127,15 +129,21 @@ def rejection_reason(pod: Pod, node: JSON) -> str:
         return "cordoned"
     if taints := untolerated_taints(node_taints(node), tolerations):
         return f"taint {taint_text(taints[0])} not tolerated"
-    return "" if _is_selected(pod, node) else "not selected by nodeSelector or affinity"
+    unmet = _unmet_selection(pod, node)
+    return f"not selected by {unmet}" if unmet else ""
 
 
-def _is_selected(pod: Pod, node: JSON) -> bool:
+def _unmet_selection(pod: Pod, node: JSON) -> str:
+    """Return what does not select a node: `nodeSelector zone=a`, `affinity zone In (a, b)`; empty if all does."""
     labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
-        return False
+    for key, value in pod.spec.node_selector.items():
+        if labels.get(key) != value:
+            return f"nodeSelector {key}={value}"
     required = pod.spec.required_nodes
-    return required is None or matches_node_selector(required, node)
+    if required is None or matches_node_selector(required, node):
+        return ""
+    requirement = unmet_requirement(required, node)
+    return f"affinity {requirement_text(requirement)}" if requirement else "affinity"
 
 
 def required_node_names(pod: Pod) -> Collection[str] | None:

@@ -11,6 +11,7 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import DeviceId
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
 from dra_sdk.tools.scheduling.cluster.core_v1 import REQUIRED, pod_of
+from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason
 from dra_sdk.tools.scheduling.cluster.pod_groups import CLAIMS_GATE, GROUPS_GATE
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
@@ -19,7 +20,9 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     device_entries,
     display_name,
     grouped,
+    newest_generation,
     object_key,
+    slices_by_pool,
     value_at,
 )
 
@@ -77,6 +80,40 @@ def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
     for claim, device in held:
         if device in unknown:
             yield f"claim {display_name(object_key(claim))} holds {device}, which is in no ResourceSlice"
+
+
+def contradicting_slices(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the pools whose newest slices differ in `resourceSliceCount`: the order in which they arrive decides."""
+    for (driver, pool), slices in slices_by_pool(snapshot.slices).items():
+        newest = newest_generation(slices)
+        counts = grouped(newest, lambda raw_slice: raw_slice["spec"]["pool"]["resourceSliceCount"])
+        if len(counts) > 1:
+            said = [
+                f"{count} in {shortened([one['metadata']['name'] for one in some], 3)}"
+                for count, some in counts.items()
+            ]
+            yield (
+                f"slices of pool {driver}/{pool} contradict each other: resourceSliceCount is {' and '.join(said)}; "
+                "whether the pool counts as complete depends on the order in which kube-scheduler sees them"
+            )
+
+
+def idle_daemon_sets(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the DaemonSets that select no node, with what is wrong with their claims all the same."""
+    templates = {object_key(template) for template in snapshot.templates}
+    made = {reference["uid"] for pod in snapshot.pods for reference in pod["metadata"].get("ownerReferences") or ()}
+    for obj in snapshot.daemon_sets:
+        template = pod_of({"spec": value_at(obj, ("spec", "template", "spec")) or {}})
+        reasons = [rejection_reason(template, node) for node in snapshot.nodes]
+        if made & {obj["metadata"].get("uid")} or not all(reasons):
+            continue
+        why = f": {shortened(list(dict.fromkeys(reasons)), _SHOWN)}" if reasons else ""
+        name = display_name(object_key(obj))
+        yield f"DaemonSet {name} selects no node, so it has no pod{why}"
+        for entry in template.spec.resource_claims:
+            wanted = entry.resource_claim_template_name
+            if wanted and (object_key(obj)[0], wanted) not in templates:
+                yield f"DaemonSet {name}: there is no ResourceClaimTemplate {wanted}"
 
 
 def _ineffective_rules(snapshot: Snapshot) -> Iterator[str]:

@@ -274,11 +274,12 @@ class _SnapshotReader:
             return problems, None
         stored, dropped = _stored(obj, self.profile)
         if dropped:
-            self.warnings += [
+            warnings = [
                 f"{located.location(alike[0].field)}: {alike[0]}{_and_more(len(alike) - 1)}"
                 for alike in grouped(dropped, lambda problem: _INDEX.sub("[]", problem.field)).values()
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
+            (self.problems if problems else self.warnings).extend(warnings)  # then they are the cause
         elif located.is_whole:
             self.valid_shapes.remember(located.document, obj, stored)
         return problems, stored

@@ -12,7 +12,7 @@ propose changes, and `trials` tries them. `explainer` puts it together.
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.explain.allocation_problem import ExplainError
-from dra_sdk.tools.scheduling.explain.explainer import explain, explain_outcome, explain_pod_outcome
+from dra_sdk.tools.scheduling.explain.explainer import Explainer, explain
 from dra_sdk.tools.scheduling.explain.explanation import (
     Explanation,
     PodExplanation,
@@ -22,12 +22,11 @@ from dra_sdk.tools.scheduling.explain.explanation_text import format_explanation
 
 __all__ = [
     "ExplainError",
+    "Explainer",
     "Explanation",
     "PodExplanation",
     "SuggestedChange",
     "explain",
-    "explain_outcome",
-    "explain_pod_outcome",
     "format_explanation",
     "format_explanations",
 ]

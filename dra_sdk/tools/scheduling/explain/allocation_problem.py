@@ -5,6 +5,7 @@ The problem starts from the cluster as it is after everything else is scheduled.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -166,92 +167,128 @@ class ExplainError(DraError):
     """There is no such claim, pod or node."""
 
 
+@dataclass(frozen=True, eq=False)
+class ScheduledCluster:
+    """A cluster after everything is scheduled, and what is calculated once for all claims and pods of it.
+
+    outcome: the result of scheduling.
+    """
+
+    outcome: SchedulingOutcome
+
+    @cached_property
+    def state(self) -> ClusterState:
+        """The cluster, with the pods that run."""
+        state = ClusterState(self.outcome.snapshot)
+        state.add_running_pods(map(pod_of, self.outcome.snapshot.pods))
+        return state
+
+    @cached_property
+    def empty_problem(self) -> AllocationProblem:
+        """The problem of allocating nothing, whose devices and selectors other problems share."""
+        snapshot = self.outcome.snapshot
+        features = SchedulerFeatures.of(snapshot.profile)
+        return AllocationProblem((), snapshot.slices, snapshot.rules, snapshot.classes_by_name, features, (), ())
+
+    @cached_property
+    def _placements(self) -> Mapping[ObjectKey, PodPlacement]:
+        """The first pod that uses each claim."""
+        return {claim: placement for placement in reversed(self.outcome.pods) for claim in placement.claims}
+
+    def target_of_claim(self, key: ObjectKey) -> ExplainTarget:
+        """Return a claim and the pod that uses it; ExplainError if there is no such claim."""
+        claims = self.outcome.snapshot.claims_by_key
+        claim = claims.get(key)
+        if claim is None:
+            raise ExplainError(f"there is no claim {display_name(key)}; claims are: {_known_names(claims, key)}")
+        if key not in self._placements:
+            return ExplainTarget(self, None, None, (claim,))
+        return self.target_of_pod(self._placements[key].pod)
+
+    def target_of_pod(self, key: ObjectKey) -> ExplainTarget:
+        """Return a pod and its claims; ExplainError if there is no such pod."""
+        raw_pod, placement = self.outcome.snapshot.pods_by_key.get(key), self.outcome.pods_by_key.get(key)
+        if raw_pod is None or placement is None:
+            known = _known_names(self.outcome.pods_by_key, key)
+            raise ExplainError(f"there is no pod {display_name(key)} that waits or runs; pods are: {known}")
+        pod = pod_of(raw_pod)
+        claims = self.outcome.snapshot.claims_by_key
+        pod_claims = tuple(claims[claim] for claim in placement.claims if claim in claims)
+        if placement.node is not None:
+            return ExplainTarget(self, pod, placement, pod_claims)
+        try:
+            requirements = self.state.requirements_of(pod)
+        except (UnschedulableError, AllocationError) as error:
+            return ExplainTarget(self, pod, placement, pod_claims, unschedulable_reason=str(error))
+        if requirements.extended_resources:
+            behaviour = self.state.features.behaviour
+            extended, _ = extended_resource_claim(pod, requirements.extended_resources, behaviour)
+            pod_claims = (*pod_claims, extended)
+        return ExplainTarget(self, pod, placement, pod_claims, requirements)
+
+
 @dataclass(frozen=True)
 class ExplainTarget:
     """A claim or a pod to explain, in the cluster after scheduling.
 
-    outcome: the result of scheduling.
+    cluster: the cluster.
     pod: the pod; None for a claim that no pod uses.
     placement: where the pod runs.
     claims: the claims to explain, in the order of the pod.
-    state: the cluster, for a pod that waits.
-    requirements: what such a pod needs.
+    requirements: what a pod that waits needs.
     unschedulable_reason: why no node can ever meet that; empty if one may.
     """
 
-    outcome: SchedulingOutcome
+    cluster: ScheduledCluster
     pod: Pod | None
     placement: PodPlacement | None
     claims: tuple[JSON, ...]
-    state: ClusterState | None = None
     requirements: PodRequirements | None = None
     unschedulable_reason: str = ""
 
     @property
+    def waits(self) -> bool:
+        """Whether it is a pod that has no node."""
+        return self.placement is not None and self.placement.node is None
+
+    @property
     def snapshot(self) -> Snapshot:
         """The cluster after scheduling."""
-        return self.outcome.snapshot
+        return self.cluster.outcome.snapshot
+
+    @cached_property
+    def equality(self) -> str:
+        """Text that is equal for pods, and for claims without a pod, of which the same is true on every node."""
+        if self.requirements is not None:
+            return self.requirements.equivalence_key
+        specs = [claim.get("spec") for claim in self.claims]
+        if self.pod is None:
+            return json.dumps(specs)
+        spec = self.pod.spec
+        return json.dumps([specs, spec.node_selector, spec.affinity.to_json(), spec.tolerations])
 
     def problem(self, claims: Sequence[JSON], nodes: Sequence[JSON]) -> AllocationProblem:
         """Return the problem of allocating these claims together while all others keep their devices."""
         keys = {object_key(claim) for claim in claims}
-        snapshot = self.snapshot
-        others = (claim for claim in snapshot.claims if object_key(claim) not in keys)
-        allocated = tuple(filter(claim_allocation, others))
-        features = SchedulerFeatures.of(snapshot.profile)
-        unallocated = tuple(map(deallocated, claims))
-        return AllocationProblem(
-            tuple(nodes), snapshot.slices, snapshot.rules, snapshot.classes_by_name, features, unallocated, allocated
+        others = (claim for claim in self.snapshot.claims if object_key(claim) not in keys)
+        allocated, unallocated = tuple(filter(claim_allocation, others)), tuple(map(deallocated, claims))
+        return self.cluster.empty_problem.with_changes(
+            nodes=tuple(nodes), claims=unallocated, allocated_claims=allocated
         )
 
     def rejections(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
         """Return why nodes reject the pod even if all devices are free, by name of the node."""
-        if self.pod is None or self.state is None:
+        if self.pod is None or not self.waits:
             return {}
         reasons: dict[str, str] = {}
+        state = self.cluster.state
         for node in nodes:
-            name, free = node["metadata"]["name"], self.state.free_resources
+            name, free = node["metadata"]["name"], state.free_resources
             if self.requirements is None:
                 reasons[name] = rejection_reason(self.pod, node)
-            elif rejection := device_independent_rejection(self.requirements, node, free, self.state.features):
+            elif rejection := device_independent_rejection(self.requirements, node, free, state.features):
                 reasons[name] = rejection.reason
         return {name: reason for name, reason in reasons.items() if reason}
-
-
-def target_of_claim(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
-    """Return a claim and the pod that uses it; ExplainError if there is no such claim."""
-    claim = outcome.snapshot.claims_by_key.get(key)
-    if claim is None:
-        raise ExplainError(
-            f"there is no claim {display_name(key)}; claims are: {_known_names(outcome.snapshot.claims_by_key, key)}"
-        )
-    placement = next((placement for placement in outcome.pods if key in placement.claims), None)
-    if placement is None:
-        return ExplainTarget(outcome, None, None, (claim,))
-    return target_of_pod(outcome, placement.pod)
-
-
-def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
-    """Return a pod and its claims; ExplainError if there is no such pod."""
-    raw_pod, placement = outcome.snapshot.pods_by_key.get(key), outcome.pods_by_key.get(key)
-    if raw_pod is None or placement is None:
-        known = _known_names(outcome.pods_by_key, key)
-        raise ExplainError(f"there is no pod {display_name(key)} that waits or runs; pods are: {known}")
-    pod = pod_of(raw_pod)
-    claims = outcome.snapshot.claims_by_key
-    pod_claims = tuple(claims[claim] for claim in placement.claims if claim in claims)
-    if placement.node is not None:
-        return ExplainTarget(outcome, pod, placement, pod_claims)
-    state = ClusterState(outcome.snapshot)
-    state.add_running_pods(map(pod_of, outcome.snapshot.pods))
-    try:
-        requirements = state.requirements_of(pod)
-    except (UnschedulableError, AllocationError) as error:
-        return ExplainTarget(outcome, pod, placement, pod_claims, state, unschedulable_reason=str(error))
-    if requirements.extended_resources:
-        extended, _ = extended_resource_claim(pod, requirements.extended_resources, state.features.behaviour)
-        pod_claims = (*pod_claims, extended)
-    return ExplainTarget(outcome, pod, placement, pod_claims, state, requirements)
 
 
 def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:

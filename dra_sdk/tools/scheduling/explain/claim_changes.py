@@ -39,6 +39,9 @@ from dra_sdk.tools.scheduling.explain.trials import (
 _MAX_CONJUNCT_SETS: Final = 5
 _MAX_CONJUNCTS: Final = 3
 """How many conjuncts a change may remove."""
+_DRIVER: Final = "device.driver"
+CLAIM_OBJECT: Final = "ResourceClaim "
+"""The start of the name of the object that a change of the explained claim changes."""
 _MAX_CONSTANTS: Final = 3
 _MAX_AMOUNTS: Final = 2
 
@@ -53,7 +56,7 @@ def propose_edit(
         text,
         lambda problem: problem.with_changes(claims=(*problem.claims[:-1], with_value(problem.claim, path, value))),
         nodes,
-        object=f"ResourceClaim {display_name(object_key(claim))}",
+        object=f"{CLAIM_OBJECT}{display_name(object_key(claim))}",
         field=path_text(path),
         before=value_at(claim, path),
         after=None if value is REMOVED else value,
@@ -166,6 +169,7 @@ def selector_changes(
     editor = _SelectorEditor(problem.claim, inspection, nodes)
     for selector in selectors:
         yield from editor.presence_checks(selector, devices)
+        yield from editor.other_domains(selector, devices)
     for conjuncts, blocked in _failing_conjuncts(selectors, devices):
         if len(conjuncts) == 1:
             yield from editor.other_constants(conjuncts[0], blocked)
@@ -185,6 +189,10 @@ def _failing_conjuncts(
             for selector in selectors
             for conjunct in _conjuncts_failing_on(selector, device)
         )
+        if any(
+            field.path == _DRIVER for failing in conjuncts for field in failing.conjunct.fields(device.content.view)
+        ):
+            continue  # a device of another driver is prepared in another way: no advice to take it
         if 0 < len(conjuncts) <= _MAX_CONJUNCTS:
             sets.setdefault(frozenset(failing.key for failing in conjuncts), (conjuncts, []))[1].append(device)
     return sorted(sets.values(), key=lambda entry: (len(entry[0]), -len(entry[1])))[:_MAX_CONJUNCT_SETS]
@@ -231,6 +239,24 @@ class _SelectorEditor:
             description = f"{selector.location}: check first that the attribute exists: {guard} && {conjunct.text}"
             key = _FailingConjunct(selector, conjunct).key
             yield replace(self.propose(ChangeSize.GUARD, description, {selector: edited}), parts=frozenset({key}))
+
+    def other_domains(self, selector: InspectedSelector, devices: Sequence[Candidate]) -> Iterator[ProposedChange]:
+        """Propose the domain under which devices have the field that a conjunct reads under another one."""
+        text, seen = selector.text, set()
+        for device in devices:
+            for conjunct in _conjuncts_failing_on(selector, device):
+                written = text[conjunct.offset : conjunct.end]
+                for field in conjunct.fields(device.content.view):
+                    if not field.instead or field.path not in written or (conjunct.offset, field.instead) in seen:
+                        continue
+                    seen.add((conjunct.offset, field.instead))
+                    edited = written.replace(field.path, field.instead)
+                    after = f"{text[: conjunct.offset]}{edited}{text[conjunct.end :]}"
+                    description = f"{selector.location}: {field.instead} instead of {field.path}"
+                    key = _FailingConjunct(selector, conjunct).key
+                    yield replace(
+                        self.propose(ChangeSize.DOMAIN, description, {selector: after}), parts=frozenset({key})
+                    )
 
     def other_constants(self, failing: _FailingConjunct, blocked: Sequence[Candidate]) -> Iterator[ProposedChange]:
         """Propose the values that devices have in place of the constant in the conjunct."""
@@ -307,7 +333,7 @@ class _SelectorEditor:
         selector, after = next(iter(texts.items()))
         name = self.inspection.request.class_name
         owner = (
-            f"DeviceClass {name}" if selector.is_of_class else f"ResourceClaim {display_name(object_key(self.claim))}"
+            f"DeviceClass {name}" if selector.is_of_class else f"{CLAIM_OBJECT}{display_name(object_key(self.claim))}"
         )
         return ProposedChange(
             ChangeSize.CLASS if any(edited.is_of_class for edited in texts) else size,

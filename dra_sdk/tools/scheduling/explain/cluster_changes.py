@@ -8,7 +8,14 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocated_state import held_devices
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
+from dra_sdk.tools.scheduling.allocator.pools import Pool
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    ObjectKey,
+    Snapshot,
+    display_name,
+    newest_generation,
+    object_key,
+)
 from dra_sdk.tools.scheduling.cluster.what_if import NodeTemplate, free_node_names
 from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
@@ -120,12 +127,19 @@ def pools_completed(problem: AllocationProblem, inspection: NodeInspection) -> I
         if pool.incomplete:
             yield ProposedChange(
                 ChangeSize.POOL_COMPLETED,
-                f"the missing slices of pool {pool.name} are published",
+                _completion(problem, pool),
                 partial(_with_complete_pool, pool_id=pool.id),
                 [inspection.node],
                 family="pool",
                 name=pool.name,
             )
+
+
+def _completion(problem: AllocationProblem, pool: Pool) -> str:
+    newest = newest_generation([part.json for part in problem.inventory.slices if part.pool == pool.id])
+    if any(raw_slice["spec"]["pool"]["resourceSliceCount"] < len(newest) for raw_slice in newest):
+        return f"all slices of pool {pool.name} say that there are {len(newest)}"
+    return f"the missing slices of pool {pool.name} are published"
 
 
 def _with_complete_pool(problem: AllocationProblem, pool_id: tuple[str, str]) -> AllocationProblem:
@@ -146,10 +160,10 @@ def _with_slice_count(raw_slice: JSON, count: int) -> JSON:
     return raw_slice | {"spec": spec | {"pool": spec["pool"] | {"resourceSliceCount": count}}}
 
 
-def node_opened(inspection: NodeInspection, pod: str) -> Iterator[ProposedChange]:
+def node_opened(inspection: NodeInspection) -> Iterator[ProposedChange]:
     """Propose that the pod may run on a node that rejects it now."""
     name = inspection.report.example
-    text = f"pod {pod} is allowed on {name} (now: {inspection.report.rejection})"
+    text = f"the pod is allowed on {name} (now: {inspection.report.rejection})"
     yield ProposedChange(
         ChangeSize.NODE_OPENED, text, lambda problem: problem, [inspection.node], family="open", name=name
     )

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError, DeviceId
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results, with_status
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    claim_allocation,
+    claim_results,
+    deallocated,
+    with_status,
+)
 from dra_sdk.tools.scheduling.cluster.pod_requirements import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
@@ -16,12 +22,16 @@ from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
     AllocationProblem,
     ExplainTarget,
+    ScheduledCluster,
     select_nodes,
     short_error,
-    target_of_claim,
-    target_of_pod,
 )
-from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes, request_changes, selector_changes
+from dra_sdk.tools.scheduling.explain.claim_changes import (
+    CLAIM_OBJECT,
+    constraint_changes,
+    request_changes,
+    selector_changes,
+)
 from dra_sdk.tools.scheduling.explain.cluster_changes import (
     claims_deallocated,
     node_added,
@@ -38,8 +48,13 @@ from dra_sdk.tools.scheduling.explain.explanation import (
 )
 from dra_sdk.tools.scheduling.explain.explanation_text import failure_summary, success_summary
 from dra_sdk.tools.scheduling.explain.node_inspection import NodeInspection, group_nodes, inspect_nodes, merged_report
+from dra_sdk.tools.scheduling.explain.node_labels import label_notes
 from dra_sdk.tools.scheduling.explain.pod_status import waiting_reason
-from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector, failing_requests
+from dra_sdk.tools.scheduling.explain.request_inspection import (
+    RequestInspector,
+    failing_requests,
+    unpublished_driver,
+)
 from dra_sdk.tools.scheduling.explain.trials import ChangeTrials, ProposedChange
 
 _MAX_GROUPS: Final = 6
@@ -52,30 +67,84 @@ def explain(snapshot: Snapshot, claim: ObjectKey | str, node: str | None = None)
     First everything in the snapshot is scheduled. With `node`, only that node is considered. ExplainError if there is
     no such claim or node.
     """
-    return explain_outcome(schedule(snapshot), claim, node)
+    return Explainer(schedule(snapshot), node).claim(claim)
 
 
-def explain_outcome(outcome: SchedulingOutcome, claim: ObjectKey | str, node: str | None = None) -> Explanation:
-    """Explain a claim of a snapshot that is already scheduled."""
-    key = parse_key(claim)
-    return _explain(target_of_claim(outcome, key), key, node)
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What is true of a claim on the nodes, whatever its name and that of its pod.
 
-
-def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: str | None = None) -> PodExplanation:
-    """Explain a pod of a snapshot that is already scheduled, and all its claims.
-
-    ExplainError if there is no such pod or node.
+    reports: what was found, nearest to a solution first.
+    fitting: a node on which it fits; empty without one.
+    allocation: its allocation there.
+    changes, tried: see Explanation.
+    unpublished: which driver has published nothing that the claim needs; empty without one.
     """
-    target = target_of_pod(outcome, parse_key(pod))
-    assert target.placement is not None
-    explanations = tuple(_explain(target, object_key(claim), node) for claim in target.claims)
-    return PodExplanation(
-        display_name(target.placement.pod),
-        satisfiable=bool(target.placement.node) and not _waiting(target),
-        summary=_pod_summary(target),
-        node=target.placement.node or "",
-        claims=explanations,
-    )
+
+    reports: tuple[NodeReport, ...]
+    fitting: str = ""
+    allocation: JSON | None = None
+    changes: tuple[SuggestedChange, ...] = ()
+    tried: int = 0
+    unpublished: str = ""
+
+
+class Explainer:
+    """Explains claims and pods of a snapshot that is already scheduled; equal ones are examined once.
+
+    With `node`, only that node is considered.
+    """
+
+    def __init__(self, outcome: SchedulingOutcome, node: str | None = None) -> None:
+        self._cluster = ScheduledCluster(outcome)
+        self._node = node
+        self._known: dict[tuple[bool, str, int], _Findings] = {}
+
+    def claim(self, claim: ObjectKey | str) -> Explanation:
+        """Explain a claim; ExplainError if there is no such claim or node."""
+        key = parse_key(claim)
+        return self._explain(self._cluster.target_of_claim(key), key)
+
+    def pod(self, pod: ObjectKey | str) -> PodExplanation:
+        """Explain a pod and all its claims; ExplainError if there is no such pod or node."""
+        target = self._cluster.target_of_pod(parse_key(pod))
+        assert target.placement is not None
+        return PodExplanation(
+            display_name(target.placement.pod),
+            satisfiable=bool(target.placement.node) and not _waiting(target),
+            summary=_pod_summary(target),
+            node=target.placement.node or "",
+            claims=tuple(self._explain(target, object_key(claim)) for claim in target.claims),
+            notes=tuple(label_notes(target.pod, target.snapshot.nodes)) if target.pod and target.waits else (),
+        )
+
+    def _explain(self, target: ExplainTarget, key: ObjectKey) -> Explanation:
+        nodes = select_nodes(target.snapshot, self._node)
+        claim = next(claim for claim in target.claims if object_key(claim) == key)
+        if claim_allocation(claim) is not None and self._node in {None, _node_of(target, key)}:
+            return _explain_allocated(target, claim)
+        alone = target.problem([claim], nodes)
+        try:
+            alone.parsed_claim  # noqa: B018 (raises if the claim cannot be processed)
+        except AllocationError as error:
+            text = f"{_title(target, key)} cannot be allocated: {short_error(error)}"
+            classes = f"DeviceClasses are: {', '.join(alone.classes) or 'none'}"
+            notes = (classes,) if missing_class(claim, alone.classes) else ()
+            return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
+        findings = self._findings(target, claim, alone)
+        if findings.allocation is not None:
+            allocated = with_status(deallocated(claim), allocation=findings.allocation)
+            return _success(target, allocated, findings.fitting, findings.reports, allocated=False)
+        return _explain_failure(target, findings, key)
+
+    def _findings(self, target: ExplainTarget, claim: JSON, alone: AllocationProblem) -> _Findings:
+        """Examine a claim on all nodes, unless that was done for an equal one of an equal pod."""
+        if claim_allocation(claim) is not None:
+            return _examine(target, claim, alone)  # what it holds is free for it alone
+        key = target.pod is None, target.equality, target.claims.index(claim)
+        if key not in self._known:
+            self._known[key] = _examine(target, claim, alone)
+        return self._known[key]
 
 
 def _waiting(target: ExplainTarget) -> str:
@@ -106,35 +175,30 @@ def parse_key(text: ObjectKey | str) -> ObjectKey:
     return (namespace, name) if slash else (DEFAULT_NAMESPACE, namespace)
 
 
-def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explanation:
-    nodes = select_nodes(target.snapshot, node)
-    claim = next(claim for claim in target.claims if object_key(claim) == key)
-    if claim_allocation(claim) is not None and node in {None, _node_of(target, key)}:
-        return _explain_allocated(target, claim)
-    problem = _problem_of(target, claim, nodes)
-    try:
-        problem.parsed_claim  # noqa: B018 (raises if the claim cannot be processed)
-    except AllocationError as error:
-        text = f"{_title(target, key)} cannot be allocated: {short_error(error)}"
-        classes = f"DeviceClasses are: {', '.join(problem.classes) or 'none'}"
-        notes = (classes,) if missing_class(claim, problem.classes) else ()
-        return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
-    inspections = inspect_nodes(problem, target.rejections(nodes))
+def _examine(target: ExplainTarget, claim: JSON, alone: AllocationProblem) -> _Findings:
+    problem = _problem_of(target, claim, alone)
+    inspections = inspect_nodes(problem, target.rejections(problem.nodes))
+    groups = group_nodes(inspections)
+    reports = tuple(merged_report(group) for group in groups)
     fitting = next((inspection for inspection in inspections if inspection.report.fits), None)
+    if target.unschedulable_reason:
+        return _Findings(reports)
     # An error on any node is an error for the pod, even if the claim fits on another node.
-    if fitting is not None and not target.unschedulable_reason and not any(other.report.final for other in inspections):
-        return _explain_fit(target, fitting, inspections)
-    return _explain_failure(target, problem, inspections, key)
+    if fitting is not None and not any(other.report.final for other in inspections):
+        allocations = fitting.problem.allocate_on(fitting.node).allocations
+        assert allocations is not None
+        return _Findings(reports, fitting.report.example, allocations[-1])
+    changes, tried = suggest_changes(target.snapshot, problem, groups)
+    return _Findings(reports, changes=changes, tried=tried, unpublished=unpublished_driver(problem) if reports else "")
 
 
-def _problem_of(target: ExplainTarget, claim: JSON, nodes: Sequence[JSON]) -> AllocationProblem:
+def _problem_of(target: ExplainTarget, claim: JSON, alone: AllocationProblem) -> AllocationProblem:
     """Return the problem with the other claims of the pod, if the claim could be allocated without them."""
-    alone = target.problem([claim], nodes)
     waiting = [pod_claim for pod_claim in target.claims if claim_allocation(pod_claim) is None]
     others = [other for other in waiting if object_key(other) != object_key(claim)]
     if not others or claim_allocation(claim) is not None or not _fits_somewhere(alone):
         return alone
-    return target.problem([*others, claim], nodes)
+    return target.problem([*others, claim], alone.nodes)
 
 
 def _fits_somewhere(problem: AllocationProblem) -> bool:
@@ -144,7 +208,8 @@ def _fits_somewhere(problem: AllocationProblem) -> bool:
 
 
 def _node_of(target: ExplainTarget, key: ObjectKey) -> str:
-    return target.outcome.claims_by_key[key].node or "" if key in target.outcome.claims_by_key else ""
+    outcome = target.cluster.outcome.claims_by_key.get(key)
+    return (outcome.node if outcome else None) or ""
 
 
 def _title(target: ExplainTarget, key: ObjectKey) -> str:
@@ -185,51 +250,53 @@ def _success(
     return Explanation(display_name(key), True, summary, _pod_name(target), node_name, allocated, got, reports)
 
 
-def _explain_fit(target: ExplainTarget, fitting: NodeInspection, inspections: Sequence[NodeInspection]) -> Explanation:
-    allocations = fitting.problem.allocate_on(fitting.node).allocations
-    assert allocations is not None
-    reports = tuple(merged_report(group) for group in group_nodes(inspections))
-    claim = with_status(fitting.problem.claim, allocation=allocations[-1])
-    return _success(target, claim, fitting.report.example, reports, allocated=False)
-
-
-def _explain_failure(
-    target: ExplainTarget, problem: AllocationProblem, inspections: Sequence[NodeInspection], key: ObjectKey
-) -> Explanation:
-    groups = group_nodes(inspections)
-    reports = tuple(merged_report(group) for group in groups)
-    final = any(group.report.final for group in groups[0]) if groups else False
+def _explain_failure(target: ExplainTarget, findings: _Findings, key: ObjectKey) -> Explanation:
+    reports, title = findings.reports, _title(target, key)
+    final = bool(reports) and reports[0].final
     notes = ("The scheduler reports this as an error for the pod and tries no other node.",) if final else ()
-    changes: tuple[SuggestedChange, ...] = ()
-    tried = 0
     if target.unschedulable_reason:
-        summary = f"{_title(target, key)} cannot be allocated: {target.unschedulable_reason}"
+        summary = f"{title} cannot be allocated: {target.unschedulable_reason}"
+    elif findings.unpublished:
+        summary = f"{title} cannot be allocated: {findings.unpublished}"
     else:
-        summary = failure_summary(_title(target, key), reports)
-        changes, tried = suggest_changes(target.snapshot, problem, groups, _pod_name(target))
+        summary = failure_summary(title, reports)
+    changes = tuple(_change_of(change, key) for change in findings.changes)
     return Explanation(
-        display_name(key), False, summary, _pod_name(target), reports=reports, changes=changes, tried=tried, notes=notes
+        display_name(key),
+        False,
+        summary,
+        _pod_name(target),
+        reports=reports,
+        changes=changes,
+        tried=findings.tried,
+        notes=notes,
     )
 
 
+def _change_of(change: SuggestedChange, key: ObjectKey) -> SuggestedChange:
+    """Return a change that was found for an equal claim as one of this claim."""
+    is_of_claim = change.object.startswith(CLAIM_OBJECT)
+    return replace(change, object=f"{CLAIM_OBJECT}{display_name(key)}") if is_of_claim else change
+
+
 def suggest_changes(
-    snapshot: Snapshot, problem: AllocationProblem, groups: Sequence[Sequence[NodeInspection]], pod: str
+    snapshot: Snapshot, problem: AllocationProblem, groups: Sequence[Sequence[NodeInspection]]
 ) -> tuple[tuple[SuggestedChange, ...], int]:
     """Return the changes that help, the smallest first, and how many were tried."""
     inspections = [group[0] for group in groups][:_MAX_GROUPS]
     error_nodes = [node.node for group in groups for node in group if node.report.final and not node.report.rejection]
     trials = ChangeTrials(problem.with_changes(max_steps=TRIAL_STEPS), error_nodes)
-    helpful = trials.helpful(_proposed_changes(snapshot, problem, inspections, pod))
+    helpful = trials.helpful(_proposed_changes(snapshot, problem, inspections))
     return tuple(helpful), trials.tried
 
 
 def _proposed_changes(
-    snapshot: Snapshot, problem: AllocationProblem, inspections: Sequence[NodeInspection], pod: str
+    snapshot: Snapshot, problem: AllocationProblem, inspections: Sequence[NodeInspection]
 ) -> Iterator[ProposedChange]:
     rejecting = [inspection for inspection in inspections if inspection.report.rejection]
     eligible = [inspection for inspection in inspections if not inspection.report.rejection]
     for inspection in rejecting:
-        yield from node_opened(inspection, pod)
+        yield from node_opened(inspection)
     nodes = [inspection.node for inspection in eligible]
     for inspection in eligible:
         yield from _changes_for_node(problem, inspection, nodes)

@@ -197,6 +197,7 @@ class PodExplanation:
     summary: the answer, in one sentence.
     node: its node.
     claims: the explanations of its claims.
+    notes: more sentences.
     """
 
     pod: str
@@ -204,6 +205,7 @@ class PodExplanation:
     summary: str
     node: str = ""
     claims: tuple[Explanation, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON: fields in camelCase, without empty ones."""

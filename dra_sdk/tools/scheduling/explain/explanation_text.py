@@ -164,6 +164,7 @@ def _others_alike(others: Sequence[Explanation | PodExplanation]) -> str:
 
 def _pod_lines(explanation: PodExplanation) -> Iterator[str]:
     yield explanation.summary
+    yield from (f"  {note}" for note in explanation.notes)
     for claim in explanation.claims:
         yield ""
         yield from _claim_lines(claim)

@@ -18,14 +18,14 @@ from dra_sdk.texts import shortened
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
-from dra_sdk.tools.scheduling.cluster.claim_controller import with_status
+from dra_sdk.tools.scheduling.cluster.claim_controller import POD_CLAIM_ANNOTATION, with_status
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name, grouped, object_key, value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
     AllocationProblem,
     short_error,
 )
-from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
+from dra_sdk.tools.scheduling.explain.device_checks import holder_names, quantity_text
 from dra_sdk.tools.scheduling.explain.explanation import Conflict, NodeReport, RequestReport
 from dra_sdk.tools.scheduling.explain.request_inspection import (
     RequestInspection,
@@ -124,6 +124,8 @@ def _without_counters(raw_slice: JSON) -> JSON:
 
 
 def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict:
+    if conflict := _counted_again(problem, inspections):
+        return conflict
     shared = SharedCounters(problem.allocated)
     candidates = chain.from_iterable(inspection.left for inspection in inspections)
     pools = dict.fromkeys(candidate.pool for candidate in candidates if candidate.device.counters)
@@ -135,6 +137,27 @@ def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestI
             amounts = _amounts((entry[1], value) for entry, value in counters.items() if entry[0] == name)
             details.append(f"{name} has {amounts} left")
     return Conflict("counters", "there are not enough counters for all devices together", tuple(details))
+
+
+def _counted_again(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict | None:
+    """Return the bug of 1.35 and 1.36 that one more share of a device takes its counters again, if it is the reason."""
+    if problem.features.behaviour.every_share_keeps_counters:
+        return None
+    candidates = list(chain.from_iterable(inspection.left for inspection in inspections))
+    shared = [
+        candidate
+        for candidate in candidates
+        if candidate.device.counters
+        and candidate.id in problem.claims_by_device
+        and not problem.allocated.aggregated_capacity.get(candidate.id)
+    ]
+    if not shared or len(shared) < len(candidates):
+        return None
+    text = "one more share takes the counters of the device again, as the shares that are held consume no capacity"
+    held = {candidate.id.device: holder_names(problem, candidate) for candidate in shared}
+    details = [f"{device} is held by {names}" for device, names in held.items()]
+    bug = "this is a bug of Kubernetes up to 1.36, mended in 1.37; shares that consume capacity do not have it"
+    return Conflict("counters", text, (*details, bug))
 
 
 def _consumption(inspection: RequestInspection) -> str:
@@ -221,7 +244,7 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     if len(problem.claims) > 1 and not attempt.fits:
         other_claims = problem.allocate_on(node, problem.claims[:-1])
         if other_claims.allocations is None:
-            names = ", ".join(display_name(object_key(claim)) for claim in problem.claims[:-1])
+            names = ", ".join(map(_name_in_pod, problem.claims[:-1]))
             report = NodeReport(name, fits=False, rejection=rejection or f"no devices for claim {names}")
             return NodeInspection(node, report, problem)
         pairs = zip(problem.claims[:-1], other_claims.allocations, strict=True)
@@ -243,6 +266,12 @@ def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> No
     fits = attempt.fits and not rejection
     report = NodeReport(name, fits, rejection, attempt.error, attempt.final, reports, tuple(conflicts))
     return NodeInspection(node, report, single, requests, attempt.given_up)
+
+
+def _name_in_pod(claim: JSON) -> str:
+    """Return the name that its pod has for a claim made from a template, so that equal pods have equal reports."""
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get(POD_CLAIM_ANNOTATION) or display_name(object_key(claim)))
 
 
 def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspection]]:

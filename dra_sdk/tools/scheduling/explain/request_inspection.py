@@ -5,7 +5,9 @@ For a CEL selector, conjuncts (the parts of the `&&` at the top) that are false 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Final
@@ -31,6 +33,7 @@ from dra_sdk.tools.scheduling.explain.explanation import FailedDevices, FunnelSt
 _MAX_CONJUNCT_COST: Final = cel.MAX_COST // 20
 """The cost limit of a conjunct if its expression as a whole costs too much."""
 _MAX_CANDIDATES_NAMED: Final = 8
+_DRIVER_CONJUNCT: Final = re.compile(r"device\.driver\s*==\s*[\"']([^\"']+)[\"']")
 
 
 class InspectedSelector:
@@ -249,3 +252,24 @@ def failing_requests(
         for request in group.alternatives
     }
     return [inspection for inspection in inspections if id(inspection.request) in failing]
+
+
+def unpublished_driver(problem: AllocationProblem) -> str:
+    """Return which driver has published nothing, if no request of a group can do without it; else empty."""
+    published = {raw_slice["spec"]["driver"] for raw_slice in problem.slices}
+    for group in problem.parsed_claim.groups:
+        drivers = {request.class_name: _driver_of_class(problem, request) for request in group.alternatives}
+        if drivers and all(driver and driver not in published for driver in drivers.values()):
+            name, driver = next(iter(drivers.items()))
+            return f"driver {driver} of class {name} has published nothing"
+    return ""
+
+
+def _driver_of_class(problem: AllocationProblem, request: ParsedRequest) -> str:
+    """Return the only driver whose devices a class selects, as one of its conjuncts says; empty without one."""
+    for text in request.selectors[: request.class_selector_count]:
+        with suppress(cel.CelCompileError):
+            for conjunct in conjuncts(text, problem.features.cel):
+                if found := _DRIVER_CONJUNCT.fullmatch(conjunct.text):
+                    return found[1]
+    return ""

@@ -71,19 +71,20 @@ class ChangeSize(IntEnum):
 
     TOLERATION = 1
     GUARD = 2
-    CONSTANT = 3
-    AMOUNT = 4
-    COUNT = 5
-    NOT_ALL = 6
-    CONJUNCT = 7
-    CONSTRAINT = 8
-    NODE_OPENED = 9
-    CLAIM_FREED = 10
-    TAINT_REMOVED = 11
-    POOL_COMPLETED = 12
-    CLASS = 13
-    CLAIMS_FREED = 14
-    NODE = 15
+    DOMAIN = 3
+    CONSTANT = 4
+    AMOUNT = 5
+    COUNT = 6
+    NOT_ALL = 7
+    CONJUNCT = 8
+    CONSTRAINT = 9
+    NODE_OPENED = 10
+    CLAIM_FREED = 11
+    TAINT_REMOVED = 12
+    POOL_COMPLETED = 13
+    CLASS = 14
+    CLAIMS_FREED = 15
+    NODE = 16
     PAIR = 20
 
 

@@ -60,7 +60,6 @@ def test_extended_resources_of_device_plugins():
 
 
 TAINTED = node("a", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
-NOT_SELECTED = "not selected by nodeSelector or affinity"
 
 
 def required(*requirements, fields=()):
@@ -88,18 +87,22 @@ def rejection(where, **spec):
         (node("a", taints=[{"key": "x", "effect": "NoExecute"}]), {}, "taint x:NoExecute not tolerated"),
         (node("a", taints=[{"key": "x", "effect": "PreferNoSchedule"}]), {}, ""),
         (node("a", labels={"zone": "1"}), {"nodeSelector": {"zone": "1"}}, ""),
-        (node("a", labels={"zone": "1"}), {"nodeSelector": {"zone": "2"}}, NOT_SELECTED),
+        (node("a", labels={"zone": "1"}), {"nodeSelector": {"zone": "2"}}, "not selected by nodeSelector zone=2"),
         (node("a"), {"nodeSelector": {"kubernetes.io/hostname": "a"}}, ""),
         (
             node("a", labels={"cores": "8"}),
             {"affinity": required({"key": "cores", "operator": "Gt", "values": ["4"]})},
             "",
         ),
-        (node("a"), {"affinity": required({"key": "cores", "operator": "Exists"})}, NOT_SELECTED),
+        (
+            node("a"),
+            {"affinity": required({"key": "cores", "operator": "Exists"})},
+            "not selected by affinity cores Exists",
+        ),
         (
             node("a"),
             {"affinity": required(fields=[{"key": "metadata.name", "operator": "In", "values": ["b"]}])},
-            NOT_SELECTED,
+            "not selected by affinity metadata.name In (b)",
         ),
         (node("a"), {"affinity": {"podAffinity": {}}}, ""),
     ],

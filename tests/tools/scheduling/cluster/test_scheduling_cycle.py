@@ -93,8 +93,8 @@ def test_a_claim_that_others_use_keeps_its_node():
     used = allocated(claim("c"), "gpu-0", on="node-b", pods=["other"])
     outcome = placed(*TWO_NODES, used, pod("p", claims=["c"], nodeSelector={"kubernetes.io/hostname": "node-a"}))
     assert (
-        reason(outcome)
-        == "0 of 2 nodes: claim c allocated elsewhere on 1 node; not selected by nodeSelector or affinity on 1 node"
+        reason(outcome) == "0 of 2 nodes: claim c allocated elsewhere on 1 node; "
+        "not selected by nodeSelector kubernetes.io/hostname=node-a on 1 node"
     )
 
 

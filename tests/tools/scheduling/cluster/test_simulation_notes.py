@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.cluster.simulation_notes import NO_PREEMPTION
+from dra_sdk.tools.scheduling.cluster.simulation_notes import NO_PREEMPTION, contradicting_slices, idle_daemon_sets
 from dra_sdk.wire.profile import ServerProfile
 from tests.tools.scheduling.cluster.objects import DRIVER, allocated, claim, cluster, gpus, node, obj, pod
 
@@ -128,3 +128,34 @@ def test_devices_with_node_allocatable_resources(version, field):
         used = f"what they use of the node's CPU and memory is not simulated; {FEWER}"
         note = f"devices with node-allocatable resources: {used}"
         assert notes(made, profile=profile) == ([note] if on else [])
+
+
+def test_slices_that_contradict_each_other():
+    one, two = (
+        obj("ResourceSlice", name, {
+            "driver": DRIVER, "nodeName": "n1", "devices": [],
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": count},
+        })
+        for name, count in (("s1", 1), ("s2", 2))
+    )  # fmt: skip
+    (note,) = contradicting_slices(cluster(one, two))
+    assert note.startswith(
+        f"slices of pool {DRIVER}/n1 contradict each other: resourceSliceCount is 1 in s1 and 2 in s2; "
+    )
+    assert list(contradicting_slices(cluster(one))) == []
+
+
+def test_a_daemon_set_that_selects_no_node():
+    spec = {
+        "nodeSelector": {"gpu": "yes"},
+        "containers": [{"name": "c", "image": "i"}],
+        "resourceClaims": [{"name": "g", "resourceClaimTemplateName": "missing"}],
+    }
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    exporter = obj("DaemonSet", "e", spec, "default") | {"apiVersion": "apps/v1"}
+    assert list(idle_daemon_sets(cluster(node("n1"), exporter))) == [
+        "DaemonSet e selects no node, so it has no pod: not selected by nodeSelector gpu=yes",
+        "DaemonSet e: there is no ResourceClaimTemplate missing",
+    ]
+    assert list(idle_daemon_sets(cluster(node("n1", labels={"gpu": "yes"}), exporter))) == []

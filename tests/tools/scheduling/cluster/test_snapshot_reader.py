@@ -177,6 +177,16 @@ def test_the_object_must_be_valid_after_dropping_fields():
         read(text, DRAPrioritizedList=False)
 
 
+def test_a_dropped_field_is_named_before_what_is_invalid_without_it():
+    devices = "[{name: d0, attributes: {a: {ints: [1]}}}]"
+    spec = f"{{driver: d, pool: {{name: p, resourceSliceCount: 1}}, nodeName: n1, devices: {devices}}}"
+    lines = problems(f"apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec: {spec}\n")
+    assert [line.partition("ResourceSlice/s: ")[2] for line in lines] == [
+        "spec.devices[0].attributes[a].ints: dropped by the server, whose feature gate DRAListTypeAttributes is off",
+        "spec.devices[0].attributes[a]: must have exactly one value, has none",
+    ]
+
+
 def test_objects_of_a_cluster_are_not_validated():
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "a", "uid": "u"}}
     reading = read_snapshot([ObjectSource("https://server", [Document(claim | {"spec": {"new": 1}})], stored=True)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, bare_node
-from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, target_of_claim
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, ScheduledCluster
 from dra_sdk.tools.scheduling.explain.request_inspection import (
     RequestInspection,
     RequestInspector,
@@ -172,7 +172,7 @@ FAILING: dict[str, Callable[[], Snapshot]] = {
 
 
 def problem_of(name: str) -> AllocationProblem:
-    target = target_of_claim(schedule(situations.FAILING[name]()), ("default", "c"))
+    target = ScheduledCluster(schedule(situations.FAILING[name]())).target_of_claim(("default", "c"))
     return target.problem(target.claims, target.snapshot.nodes)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, object_key
-from dra_sdk.tools.scheduling.explain import explain_outcome, format_explanation
+from dra_sdk.tools.scheduling.explain import Explainer, format_explanation
 from tests.tools.scheduling.clusters import (
     GPU,
     JSON,
@@ -64,7 +64,7 @@ def scheduled(seed: int) -> SchedulingOutcome:
 def test_explanations_agree_with_scheduling(seed: int):
     outcome = scheduled(seed)
     for claim_outcome in outcome.claims:
-        explanation = explain_outcome(outcome, claim_outcome.claim)
+        explanation = Explainer(outcome).claim(claim_outcome.claim)
         assert explanation.satisfiable == (claim_outcome.allocation is not None), (
             f"seed {seed}, {claim_outcome.claim}: {explanation.summary}"
         )
@@ -80,7 +80,7 @@ def test_suggested_claims_to_free_make_the_claim_fit(seed: int):
     waiting = [claim_outcome.claim for claim_outcome in outcome.unallocated]
     for claim_outcome in outcome.unallocated:
         after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != claim_outcome.claim))
-        for change in explain_outcome(outcome, claim_outcome.claim).changes:
+        for change in Explainer(outcome).claim(claim_outcome.claim).changes:
             if change.kind == "claim-freed":
                 names = [change.text.split()[1], *change.others]
                 assert {("default", name) for name in names} <= {object_key(one) for one in after.claims}

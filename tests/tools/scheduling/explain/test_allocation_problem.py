@@ -8,9 +8,8 @@ from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, bare_node, objec
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     ExplainError,
     ExplainTarget,
+    ScheduledCluster,
     select_nodes,
-    target_of_claim,
-    target_of_pod,
 )
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, obj, pod, with_devices
 from tests.tools.scheduling.explain import situations
@@ -68,7 +67,7 @@ KEY = ("default", "c")
 
 
 def target_of(snapshot: Snapshot) -> ExplainTarget:
-    return target_of_claim(schedule(snapshot), KEY)
+    return ScheduledCluster(schedule(snapshot)).target_of_claim(KEY)
 
 
 def test_a_claim_without_a_pod():
@@ -111,7 +110,9 @@ def test_rejections_of_nodes():
 
 def test_an_unschedulable_pod():
     waiting = pod("p", "c", "missing")
-    target = target_of_pod(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting)), ("default", "p"))
+    target = ScheduledCluster(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting))).target_of_pod(
+        ("default", "p")
+    )
     assert target.unschedulable_reason == "claim missing: there is no ResourceClaim missing in namespace default"
     assert target.rejections(target.snapshot.nodes) == {}
 
@@ -120,7 +121,7 @@ def test_claims_for_extended_resources():
     cls = obj("DeviceClass", "fast", spec={"extendedResourceName": "example.com/gpu"})
     wanting = pod("p")
     wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
-    target = target_of_pod(schedule(cluster(gpus("n1"), cls, wanting)), ("default", "p"))
+    target = ScheduledCluster(schedule(cluster(gpus("n1"), cls, wanting))).target_of_pod(("default", "p"))
     (made,) = target.claims
     assert made["metadata"]["generateName"] == "p-extended-resources-"
 

@@ -7,7 +7,7 @@ from dra_sdk.tools.scheduling.explain import explain
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
 from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes, request_changes, selector_changes
 from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector
-from dra_sdk.tools.scheduling.explain.trials import ChangeSize, ProposedChange
+from dra_sdk.tools.scheduling.explain.trials import ChangeSize, ProposedChange, with_value
 from tests.tools.scheduling.clusters import GPU, NIC, claim, cluster, device_class, exactly, pool_slice
 from tests.tools.scheduling.explain.situations import A100, BIG, inspected, problem_of
 
@@ -138,12 +138,32 @@ def test_another_value_in_a_list():
 
 
 def test_a_change_of_the_class():
-    problem, proposals = selector_proposals(cls=NIC)
+    problem = problem_of("memory")
+    expression = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
+    cls = with_value(problem.classes[GPU], ("spec", "selectors", 0, "cel", "expression"), expression)
+    problem = problem.with_changes(classes=problem.classes | {GPU: cls}, claims=(claim("c", exactly("gpu", GPU)),))
+    inspector, node = RequestInspector(problem), problem.nodes[0]
+    (request,) = problem.parsed_claim.requests
+    devices = [candidate for candidate in problem.inventory.node_devices(node).candidates if candidate.id.driver == GPU]
+    inspection = inspector.inspect(problem.parsed_claim, request, node)
+    proposals = list(selector_changes(problem, inspection, list(inspector.selectors(request)), devices, [node]))
     assert {proposal.size for proposal in proposals} == {ChangeSize.CLASS}
-    assert proposals[0].object == "DeviceClass nic.example.com"
-    assert proposals[0].text == 'class nic.example.com, selector 0: change "nic.example.com" to "gpu.nvidia.com"'
+    assert proposals[0].object == f"DeviceClass {GPU}"
+    assert proposals[0].text == f'class {GPU}, selector 0: change "H100" to "A100"'
     assert proposals[0].apply(problem).allocate_on(problem.nodes[0]).fits
-    assert not problem.allocate_on(problem.nodes[1]).fits, "the class itself is as it was"
+    assert not problem.allocate_on(problem.nodes[0]).fits, "the class itself is as it was"
+
+
+def test_no_devices_of_another_driver():
+    assert selector_proposals(cls=NIC)[1] == []
+    assert selector_proposals('device.driver == "nic.example.com"')[1] == []
+
+
+def test_the_domain_that_the_device_has():
+    problem, proposals = selector_proposals('device.attributes["x.example.com"].productName == "A100"')
+    (proposal,) = (proposal for proposal in proposals if proposal.size == ChangeSize.DOMAIN)
+    assert proposal.after == 'device.attributes["gpu.nvidia.com"].productName == "A100"'
+    assert proposal.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_a_missing_attribute():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
+from dra_sdk.tools.scheduling.explain.allocation_problem import ScheduledCluster
 from dra_sdk.tools.scheduling.explain.cluster_changes import (
     claims_deallocated,
     node_added,
@@ -54,7 +54,7 @@ def test_a_completed_pool():
 
 
 def test_an_added_node():
-    target = target_of_claim(schedule(situations.taken()), ("default", "c"))
+    target = ScheduledCluster(schedule(situations.taken())).target_of_claim(("default", "c"))
     problem = target.problem(target.claims, target.snapshot.nodes)
     (proposal,) = node_added(target.snapshot, inspect_nodes(problem, {})[0])
     assert proposal.nodes[0]["metadata"]["name"] == "n1-new-1"
@@ -66,6 +66,19 @@ def test_an_added_node():
 def test_a_node_opened_for_the_pod():
     problem = problem_of("taken").with_changes(allocated_claims=())
     (inspection, _) = inspect_nodes(problem, {"n1": "cordoned"})
-    (proposal,) = node_opened(inspection, "p")
-    assert proposal.text == "pod p is allowed on n1 (now: cordoned)"
+    (proposal,) = node_opened(inspection)
+    assert proposal.text == "the pod is allowed on n1 (now: cordoned)"
+    assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits
+
+
+def test_a_pool_with_more_slices_than_it_says():
+    taken = situations.taken()
+    slices = [
+        raw | {"spec": raw["spec"] | {"pool": raw["spec"]["pool"] | {"resourceSliceCount": 1}}} for raw in taken.slices
+    ]
+    second = slices[0] | {"metadata": {"name": "second"}, "spec": slices[0]["spec"] | {"devices": []}}
+    problem = problem_of("taken").with_changes(slices=(*slices, second), allocated_claims=())
+    (proposal,) = (proposal for node in inspect_nodes(problem, {}) for proposal in pools_completed(problem, node))
+    assert proposal.text.startswith("all slices of pool ")
+    assert proposal.text.endswith(" say that there are 2")
     assert proposal.apply(problem).allocate_on(proposal.nodes[0]).fits

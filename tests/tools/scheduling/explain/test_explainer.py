@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.tools.scheduling.explain import ExplainError, SuggestedChange, explain, explain_pod_outcome
-from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
+from dra_sdk.tools.scheduling.explain import Explainer, ExplainError, SuggestedChange, explain
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, ScheduledCluster
 from dra_sdk.tools.scheduling.explain.explainer import suggest_changes
 from dra_sdk.tools.scheduling.explain.node_inspection import group_nodes, inspect_nodes
-from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod, with_devices
+from dra_sdk.wire.profile import ServerProfile
+from tests.tools.scheduling.clusters import GPU, NIC, bare_node, claim, cluster, exactly, gpus, obj, pod, with_devices
 from tests.tools.scheduling.explain import situations
 
 KEY = ("default", "c")
@@ -84,7 +86,7 @@ def test_every_edit_of_the_claim_helps_when_it_is_made(name: str):
          ["request all: 32 devices instead of all 40"]),
         ("together", "on n1: request gpu: 1 of 2 free (1 in use), 2 needed",
          ["request gpu: 1 device instead of 2"]),
-        ("cordoned", "on n1: cordoned", ["pod p is allowed on n1 (now: cordoned)"]),
+        ("cordoned", "on n1: cordoned", ["the pod is allowed on n1 (now: cordoned)"]),
         ("two_things", "on n1: request gpu: none of 2 devices passes selector 0 (memory is 40Gi)",
          ['request gpu: tolerate taint broken:NoSchedule; and request gpu, selector 0: change "80Gi" to "40Gi"']),
     ],
@@ -132,14 +134,12 @@ def test_one_node():
 
 
 def test_a_pod_with_several_claims():
-    pod_explanation = explain_pod_outcome(schedule(situations.together()), "p")
+    pod_explanation = Explainer(schedule(situations.together())).pod("p")
     assert not pod_explanation.satisfiable
     assert pod_explanation.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together on 1 node"
     assert [explanation.claim for explanation in pod_explanation.claims] == ["a", "c"]
     assert json.loads(json.dumps(pod_explanation.to_json()))["claims"][1]["changes"]
-    runs = explain_pod_outcome(
-        schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))), ("default", "p")
-    )
+    runs = Explainer(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c")))).pod("p")
     assert (runs.satisfiable, runs.node, runs.claims[0].pod) == (True, "n1", "p")
 
 
@@ -148,7 +148,7 @@ def test_extended_resources_are_explained_too():
     cls["spec"]["extendedResourceName"] = "example.com/gpu"
     wanting = pod("p")
     wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
-    pod_explanation = explain_pod_outcome(schedule(cluster(gpus("n1"), cls, wanting)), "p")
+    pod_explanation = Explainer(schedule(cluster(gpus("n1"), cls, wanting))).pod("p")
     assert not pod_explanation.satisfiable
     assert pod_explanation.claims[0].summary.endswith(
         "cannot be allocated on n1: request container-0-request-0: 2 of 2 of class fast, 3 needed"
@@ -160,7 +160,7 @@ def test_unknown_claims_pods_and_nodes():
     with pytest.raises(ExplainError, match="there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c"):
         explain(snapshot, "x")
     with pytest.raises(ExplainError, match="there is no pod ml/x that waits or runs; pods are: none"):
-        explain_pod_outcome(schedule(snapshot), "ml/x")
+        Explainer(schedule(snapshot)).pod("ml/x")
     with pytest.raises(ExplainError, match="there is no node n9; nodes are: n1, n2"):
         explain(snapshot, KEY, "n9")
 
@@ -189,11 +189,9 @@ def test_admin_access_is_shown():
 
 
 def kinds(name: str, rejections: dict[str, str] | None = None) -> tuple[list[str], int]:
-    target = target_of_claim(schedule(situations.FAILING[name]()), ("default", "c"))
+    target = ScheduledCluster(schedule(situations.FAILING[name]())).target_of_claim(("default", "c"))
     problem = target.problem(target.claims, target.snapshot.nodes)
-    changes, tried = suggest_changes(
-        target.snapshot, problem, group_nodes(inspect_nodes(problem, rejections or {})), "p"
-    )
+    changes, tried = suggest_changes(target.snapshot, problem, group_nodes(inspect_nodes(problem, rejections or {})))
     return [change.kind for change in changes], tried
 
 
@@ -211,3 +209,80 @@ def test_nodes_that_reject_the_pod_can_only_be_opened():
 def test_nothing_helps():
     suggested, tried = kinds("incomplete")
     assert (suggested, tried) == (["pool-completed"], 2)
+
+
+def test_equal_pods_are_examined_once(monkeypatch: pytest.MonkeyPatch):
+    searches: list[object] = []
+    allocate_on = AllocationProblem.allocate_on
+    monkeypatch.setattr(
+        AllocationProblem, "allocate_on", lambda *args: (searches.append(args[1]), allocate_on(*args))[1]
+    )
+    claims = [claim(name, exactly("gpu", GPU, count=3)) for name in ("a", "b", "c")]
+    pods = [pod(f"p-{name}", name) for name in ("a", "b", "c")]
+    for made in pods:
+        made["spec"]["resourceClaims"][0]["name"] = "gpu"
+    explainer = Explainer(schedule(cluster(gpus("n1", 2), *claims, *pods)))
+    first = explainer.pod("p-a")
+    needed = len(searches)
+    others = [explainer.pod(name) for name in ("p-b", "p-c")]
+    assert needed > 0
+    assert len(searches) == needed
+    assert "claim a of pod p-a cannot be allocated on n1" in first.claims[0].summary
+    assert "claim c of pod p-c cannot be allocated on n1" in others[1].claims[0].summary
+    assert [explained.claims[0].changes[0].object for explained in (first, *others)] == [
+        "ResourceClaim a", "ResourceClaim b", "ResourceClaim c",
+    ]  # fmt: skip
+    assert first.claims[0].reports == others[1].claims[0].reports
+
+
+def test_pods_on_other_nodes_are_not_equal():
+    elsewhere = pod("q", "b")
+    elsewhere["spec"]["nodeSelector"] = {"zone": "z"}
+    wanted = (claim(name, exactly("gpu", GPU, count=3)) for name in ("a", "b"))
+    explainer = Explainer(schedule(cluster(gpus("n1", 2), *wanted, pod("p", "a"), elsewhere)))
+    assert not explainer.pod("p").claims[0].reports[0].rejection
+    assert explainer.pod("q").claims[0].reports[0].rejection
+
+
+def test_the_driver_of_the_class_has_published_nothing():
+    explanation = explain(cluster(gpus("n1", 2), claim("c", exactly("nic", NIC))), KEY)
+    assert explanation.summary == f"claim c cannot be allocated: driver {NIC} of class {NIC} has published nothing"
+    assert explanation.changes == ()
+
+
+def test_labels_that_nodes_have_instead():
+    waiting = pod("p")
+    waiting["spec"]["nodeSelector"] = {"zone": "z1"}
+    nodes = [
+        bare_node(name) | {"metadata": {"name": name, "labels": labels}}
+        for name, labels in (("n1", {"zone": "z2"}), ("n2", {"zone": "z2"}), ("n3", {}))
+    ]
+    explained = Explainer(schedule(cluster(*nodes, waiting))).pod("p")
+    assert explained.summary == ("pod p cannot run: 0 of 3 nodes: not selected by nodeSelector zone=z1 on 3 nodes")
+    assert explained.notes == ("no node has label zone=z1; zone is z2 on n1 and 1 more",)
+    nodes[2] |= {"metadata": {"name": "n3", "labels": {"zone": "z1"}}, "spec": {"unschedulable": True}}
+    assert Explainer(schedule(cluster(*nodes, waiting))).pod("p").notes == ("label zone=z1 is on n3",)
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.36", True), ("1.37", False)])
+def test_a_share_without_capacity_takes_counters_again(version: str, told: bool):
+    node_slice = obj("ResourceSlice", "s", version="resource.k8s.io/v1", spec={
+        "driver": NIC, "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2},
+        "devices": [{"name": "vf", "allowMultipleAllocations": True, "consumesCounters": [
+            {"counterSet": "board", "counters": {"slot": {"value": "1"}}}]}],
+    })  # fmt: skip
+    counters = obj("ResourceSlice", "t", version="resource.k8s.io/v1", spec={
+        "driver": NIC, "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2},
+        "sharedCounters": [{"name": "board", "counters": {"slot": {"value": "1"}}}],
+    })  # fmt: skip
+    snapshot = cluster(obj("Node", "n1", version="v1"), node_slice, counters,
+                       claim("a", exactly("g", NIC)), claim("c", exactly("g", NIC)))  # fmt: skip
+    explanation = explain(replace(snapshot, profile=ServerProfile.of(version)), KEY)
+    assert explanation.satisfiable is not told
+    if told:
+        (conflict,) = explanation.reports[0].conflicts
+        assert conflict.text.startswith("one more share takes the counters of the device again")
+        assert conflict.details == (
+            "vf is held by a",
+            "this is a bug of Kubernetes up to 1.36, mended in 1.37; shares that consume capacity do not have it",
+        )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.explain import explain, explain_pod_outcome, format_explanation, format_explanations
+from dra_sdk.tools.scheduling.explain import Explainer, explain, format_explanation, format_explanations
 from dra_sdk.tools.scheduling.explain.explanation import (
     Conflict,
     ExplainedDevice,
@@ -134,7 +134,7 @@ def test_a_claim_that_can_be_allocated():
 
 
 def test_a_pod():
-    shown = format_explanation(explain_pod_outcome(schedule(situations.together()), "p"))
+    shown = format_explanation(Explainer(schedule(situations.together())).pod("p"))
     assert shown.startswith("pod p cannot run: ")
     assert "\nclaim a of pod p can" in shown
     assert "\nclaim c of pod p cannot be allocated on n1" in shown

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dra_sdk.tools.scheduling.cluster import schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import bare_node
-from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, target_of_claim
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, ScheduledCluster
 from dra_sdk.tools.scheduling.explain.explanation import Conflict
 from dra_sdk.tools.scheduling.explain.node_inspection import (
     NodeInspection,
@@ -98,7 +98,7 @@ def test_requests_that_need_the_same_capacity():
 
 
 def groups(*objects: object) -> list[list[str]]:
-    target = target_of_claim(schedule(cluster(*objects)), ("default", "c"))  # type: ignore[arg-type]
+    target = ScheduledCluster(schedule(cluster(*objects))).target_of_claim(("default", "c"))  # type: ignore[arg-type]
     return names(group_nodes(inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {})))
 
 
@@ -130,7 +130,7 @@ def test_groups_are_coarser_if_there_would_be_many():
 def test_errors_come_first_and_rejections_last():
     good = pool_slice("n2", GPU, [device("gpu-0", {"type": "gpu", "fast": True})])
     wanted = claim("c", exactly("gpu", GPU, 'device.attributes["gpu.nvidia.com"].fast', count=2))
-    target = target_of_claim(schedule(cluster(gpus("n0"), good, gpus("n1"), wanted)), ("default", "c"))
+    target = ScheduledCluster(schedule(cluster(gpus("n0"), good, gpus("n1"), wanted))).target_of_claim(("default", "c"))
     inspections = inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {"n0": "cordoned"})
     assert names(group_nodes(inspections)) == [["n0"], ["n1"], ["n2"]] or names(group_nodes(inspections))[0] == ["n1"]
     assert (
