@@ -39,6 +39,7 @@ GATES: Final[Mapping[str, tuple[int, int | None]]] = {
     "DRAPartitionableDevicesType": (37, None),
     "DRAPrioritizedList": (34, 34),
     "DRAResourceClaimDeviceStatus": (34, 34),
+    "DRAResourcePoolStatus": (36, None),
 }
 #: Gates that decide how pods are scheduled in groups and what they share, each with the gates that it needs.
 NEEDED_GATES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -28,6 +28,7 @@ from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.tools.simulator.local import JsonObjects, LocalClient, retry_on_conflict
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.oci import HostLookup, host_device
+from dra_sdk.tools.simulator.pool_requests import PoolRequests
 from dra_sdk.tools.simulator.resources import Catalog, server_catalog
 from dra_sdk.tools.simulator.scheduler import AllocatedDevice, NotScheduledError, Scheduler, allocation
 from dra_sdk.tools.simulator.server import ApiServer, make_certificates
@@ -78,6 +79,7 @@ class EmbeddedCluster:
         self.api = LocalClient(self.store)
         self.scheduler = Scheduler(self.api, self.profile, lambda namespace, name: self.stop_pod(name, namespace))
         self.server = ApiServer(self.store, token=token, git_version=f"v{self.profile.version}.0")
+        self._pool_requests = PoolRequests(LocalClient(self.store, "kube-controller-manager"), self.profile)
         self._tls = tls
         self.kubelet = KubeletEmulator(
             node_name,
@@ -106,6 +108,7 @@ class EmbeddedCluster:
                 self.create_node(self.node_name)
             self.server.start()
             self.server.write_kubeconfig(self.kubeconfig)
+            self._pool_requests.start()
             self.kubelet.start()
         except BaseException:
             self.stop()
@@ -115,6 +118,7 @@ class EmbeddedCluster:
     def stop(self) -> None:
         """Stop everything and remove the temporary directory."""
         self.kubelet.stop()
+        self._pool_requests.stop()
         self.server.stop()
         self.server.release()
         if self._temporary:

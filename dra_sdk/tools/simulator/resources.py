@@ -101,6 +101,7 @@ class Catalog:
 
 
 _DRA = "resource.k8s.io"
+_FIRST_WITH_POOL_STATUS = 36
 _FIRST_WITH_POOL_SELECTOR = 37
 _SLICE_SELECTORS = ("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name")
 _SLICE_COLUMNS = (
@@ -184,6 +185,9 @@ def server_catalog(profile: ServerProfile) -> Catalog:
         has_status = profile.minor > OLDEST
         rule = ResourceType(_DRA, version, "devicetaintrules", "DeviceTaintRule", status=has_status, generation=True)
         catalog = catalog.having(replace(rule, returns_deleted=True, field_selectors=("metadata.name",)))
+    if profile.minor >= _FIRST_WITH_POOL_STATUS and profile.enabled("DRAResourcePoolStatus"):
+        request = ResourceType(_DRA, "v1alpha3", "resourcepoolstatusrequests", "ResourcePoolStatusRequest", status=True)
+        catalog = catalog.having(replace(request, returns_deleted=True, field_selectors=("metadata.name",)))
     return catalog
 
 

@@ -5,6 +5,15 @@
 
 from dra_sdk.wire.resource.claims import ResourceClaim, ResourceClaimTemplate
 from dra_sdk.wire.resource.classes import DeviceClass, DeviceTaintRule
+from dra_sdk.wire.resource.pool_status import ResourcePoolStatusRequest
 from dra_sdk.wire.resource.slices import Device, ResourceSlice
 
-__all__ = ["Device", "DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]
+__all__ = [
+    "Device",
+    "DeviceClass",
+    "DeviceTaintRule",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourcePoolStatusRequest",
+    "ResourceSlice",
+]

@@ -9,7 +9,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource import Device
 from dra_sdk.wire.resource.metadata import TopLevel
-from dra_sdk.wire.validation import claims, classes, slices, status
+from dra_sdk.wire.validation import claims, classes, pool_status, slices, status
 from dra_sdk.wire.validation.availability import Dropped, dropped_fields, remove_unknown
 from dra_sdk.wire.validation.decoding import read_as, read_object, set_defaults, set_device_defaults
 from dra_sdk.wire.validation.devices import device as device_problems
@@ -25,11 +25,13 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "DeviceTaintRule": classes.taint_rule,
     "ResourceClaim": claims.resource_claim,
     "ResourceClaimTemplate": claims.claim_template,
+    "ResourcePoolStatusRequest": pool_status.pool_status_request,
     "ResourceSlice": slices.resource_slice,
 }
 _STATUS_CHECKS: Final[Mapping[str, _Check]] = {
     "DeviceTaintRule": classes.taint_rule_status,
     "ResourceClaim": status.claim_status,
+    "ResourcePoolStatusRequest": pool_status.pool_status,
 }
 
 

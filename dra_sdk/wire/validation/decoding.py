@@ -17,7 +17,14 @@ from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.texts import did_you_mean
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from dra_sdk.wire.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
 from dra_sdk.wire.resource.base import Object
 from dra_sdk.wire.resource.claims import DeviceClaim, DeviceSubRequest, ExactDeviceRequest
 from dra_sdk.wire.resource.metadata import TopLevel
@@ -28,11 +35,14 @@ from dra_sdk.wire.validation.problems import Problem, ProblemType, join_path, no
 Model = TypeVar("Model", bound=Object)
 
 GROUP: Final = "resource.k8s.io"
+DEFAULT_LIMIT: Final = 100
+"""The pools in the answer to a ResourcePoolStatusRequest that names no limit."""
 KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "DeviceClass": DeviceClass,
     "DeviceTaintRule": DeviceTaintRule,
     "ResourceClaim": ResourceClaim,
     "ResourceClaimTemplate": ResourceClaimTemplate,
+    "ResourcePoolStatusRequest": ResourcePoolStatusRequest,
     "ResourceSlice": ResourceSlice,
 }
 _EXPECTED: Final[Mapping[str, str]] = {
@@ -84,7 +94,13 @@ def top_level_problems(obj: Mapping[str, Any]) -> list[Problem]:
 
 def api_versions(kind: str, profile: ServerProfile) -> tuple[str, ...]:
     """Return the API versions of a kind that a server serves and whose fields are those of v1."""
-    versions = profile.taint_rule_versions() if kind == "DeviceTaintRule" else ("v1", "v1beta2")
+    match kind:
+        case "DeviceTaintRule":
+            versions = profile.taint_rule_versions()
+        case "ResourcePoolStatusRequest":
+            versions = ("v1alpha3",)
+        case _:
+            versions = ("v1", "v1beta2")
     return tuple(f"{GROUP}/{version}" for version in versions)
 
 
@@ -118,12 +134,7 @@ def set_defaults(value: TopLevel) -> None:
         value.metadata.owner_references = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
     match value:
         case ResourceSlice():
-            if "generation" not in value.spec.pool.model_fields_set:
-                value.spec.pool.generation = 0  # the server stores it even if it is zero
-            for device in value.spec.devices or ():
-                set_device_defaults(device)
-            for counters in value.spec.shared_counters or ():
-                _amounts((counters.counters or {}).values())
+            _slice(value)
         case ResourceClaim():
             _claim(value.spec.devices)
             allocation = value.status.allocation
@@ -131,8 +142,19 @@ def set_defaults(value: TopLevel) -> None:
                 _tolerations(result.tolerations or ())
         case ResourceClaimTemplate():
             _claim(value.spec.spec.devices)
+        case ResourcePoolStatusRequest():
+            value.spec.limit = DEFAULT_LIMIT if value.spec.limit is None else value.spec.limit
         case DeviceClass() | DeviceTaintRule():
             pass  # they have no defaults
+
+
+def _slice(value: ResourceSlice) -> None:
+    if "generation" not in value.spec.pool.model_fields_set:
+        value.spec.pool.generation = 0  # the server stores it even if it is zero
+    for device in value.spec.devices or ():
+        set_device_defaults(device)
+    for counters in value.spec.shared_counters or ():
+        _amounts((counters.counters or {}).values())
 
 
 def set_device_defaults(device: Device) -> None:
