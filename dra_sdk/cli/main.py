@@ -57,7 +57,8 @@ def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
         return _run(given, prog)
     except OutputError as error:
         give_up()
-        print_error(error)
+        if not isinstance(error.__cause__, BrokenPipeError):  # `… | head` has read what it wants
+            print_error(error)
         return FAILED
     except DraError as error:
         print_error(error)

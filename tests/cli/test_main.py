@@ -37,13 +37,13 @@ def test_drivers_lists_the_installed_drivers() -> None:
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [("full", "No space left on device"), ("closed", "Bad file descriptor"), ("pipe", "Broken pipe")],
+    [("full", "No space left on device"), ("closed", "Bad file descriptor"), ("pipe", "")],
 )
 @pytest.mark.parametrize(
     ("command", "unbuffered"),
     [("--version", "1"), ("discover --help", ""), ("drivers", "1"), ("simulate --driver cpu", "")],
 )
-def test_an_answer_that_cannot_be_written_is_one_sentence_and_status_2(
+def test_an_answer_that_cannot_be_written_has_status_2_and_a_sentence_unless_its_reader_has_gone(
     monkeypatch: pytest.MonkeyPatch, command: str, unbuffered: str, place: str, reason: str
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
@@ -61,7 +61,9 @@ def test_an_answer_that_cannot_be_written_is_one_sentence_and_status_2(
             stderr=subprocess.PIPE,
         )
     assert "Traceback" not in done.stderr
-    assert (done.stderr.splitlines()[-1], done.returncode) == (f"dra-sdk: cannot write to stdout: {reason}", 2)
+    sentences = [line for line in done.stderr.splitlines() if "stdout" in line]
+    wanted = [f"dra-sdk: cannot write to stdout: {reason}"] if reason else []
+    assert (sentences, done.returncode) == (wanted, 2)
 
 
 @pytest.mark.parametrize("place", ["2>/dev/full", "2>&-"])
