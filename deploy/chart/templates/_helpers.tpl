@@ -30,10 +30,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* What makes an object a part of the uninstall guard, given its place in the order: Helm makes it before it removes. */}}
+{{/* What makes an object a part of a guard, given `hook`, when Helm makes it, and `weight`, its place in the order. */}}
 {{- define "dra.guard" -}}
-helm.sh/hook: pre-delete
-helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook: {{ .hook }}
+helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 

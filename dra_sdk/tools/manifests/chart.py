@@ -156,6 +156,7 @@ def _printf(form: str, *values: Any) -> str:
 
 
 _FUNCTIONS: Final[dict[str, Function]] = {
+    "append": lambda values, value: [*values, value],
     "deepCopy": copy.deepcopy,
     "default": lambda value, given=None: given or value,
     "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
@@ -165,6 +166,7 @@ _FUNCTIONS: Final[dict[str, Function]] = {
     "hasPrefix": lambda prefix, text: text.startswith(prefix),
     "int": int,
     "list": lambda *values: list(values),
+    "lookup": lambda *_: {},  # as without a cluster
     "mergeOverwrite": _overwritten,
     "ne": lambda one, other: one != other,
     "not": lambda value: not value,

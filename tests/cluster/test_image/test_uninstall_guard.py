@@ -1,4 +1,4 @@
-"""`helm uninstall` while a pod has devices of a driver, by Helm itself and with the image of the drivers."""
+"""Uninstalling, or an upgrade that drops a driver, while a pod has its devices, by Helm, with the drivers' image."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from tests.cluster.harness.helm import ensure_helm
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
+from tests.cluster.pods import JSON
 from tests.cluster.test_image.release import CLASSES, NAME, NAMESPACE, Release, values
 
 CHART = Path(__file__).parents[3] / "deploy/chart"
 GUARD = f"{NAME}-claims-held"
+GUARD_OF_UPGRADES = f"{NAME}-dropped-claims-held"
 KINDS = "jobs,pods,serviceaccounts,clusterroles,clusterrolebindings,daemonsets"
 OWN = f"--selector=app.kubernetes.io/instance={NAME}"
 WAIT = ("--wait", f"--timeout={TIMEOUT:.0f}s")
@@ -42,6 +44,12 @@ def helm(cluster: Cluster, installed: Release, users: None, tmp_path: Path) -> I
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
 
 
+def write(file: Path, values: JSON) -> str:
+    """Writes a file of values; returns its path."""
+    file.write_text(json.dumps(values))
+    return str(file)
+
+
 def test_helm_removes_no_driver_whose_devices_claims_have(cluster: Cluster, helm: Helm, tmp_path: Path) -> None:
     file = tmp_path / "values.json"
     file.write_text(json.dumps(values(cluster, "one") | {"namespace": {"create": False}}))
@@ -53,6 +61,20 @@ def test_helm_removes_no_driver_whose_devices_claims_have(cluster: Cluster, helm
     cluster.apply(one, pod_with("user", one))
     cluster.wait_pod("user")
 
+    for kept, dropped in (("cpu", "memory"), ("memory", "cpu")):
+        given = json.loads(file.read_text())
+        given["drivers"].pop(dropped)
+        upgraded = helm("upgrade", NAME, str(CHART), "--values", write(tmp_path / f"{kept}.json", given), *WAIT)
+        left = cluster.kubectl("get", "daemonsets", f"--namespace={NAMESPACE}", "-o", "name").split()
+        assert left == ["daemonset.apps/dra-cpu"]
+        if dropped == "memory":
+            assert upgraded.returncode == 0, upgraded.stderr
+            assert GUARD_OF_UPGRADES not in cluster.kubectl("get", KINDS, "--all-namespaces", OWN, "-o", "name")
+    assert upgraded.returncode != 0
+    assert GUARD_OF_UPGRADES in upgraded.stderr
+    assert "default/cpus for user: dra.cpu/" in upgraded.stdout + upgraded.stderr
+
+    helm("upgrade", NAME, str(CHART), "--values", str(file), *WAIT)
     refused = helm("uninstall", NAME, *WAIT)
     assert refused.returncode != 0
     assert GUARD in refused.stderr

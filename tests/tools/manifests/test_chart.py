@@ -360,6 +360,16 @@ def test_before_an_uninstall_each_driver_is_asked_for_its_claims(tmp_path: Path)
     )
 
 
+def test_daemon_sets_name_their_driver_for_the_guard_of_upgrades() -> None:
+    objects = rendered({"drivers": {"cpu": {"enabled": True}, "lamps": LAMPS}})
+    named = {
+        name: obj["metadata"]["annotations"]["dra-sdk/driver"]
+        for (kind, name), obj in objects.items()
+        if kind == "DaemonSet"
+    }
+    assert named == {"dra-cpu": "dra.cpu", "dra-lamps": "lamps.example.com"}
+
+
 @pytest.mark.parametrize("values", [{**on("cpu"), "uninstallGuard": {"create": False}}, on("cpu", daemonSet=False), {}])
 def test_there_is_no_guard_where_it_is_switched_off_or_has_no_pods_to_guard(values: JSON, tmp_path: Path) -> None:
     assert guard(values, tmp_path) == {}
