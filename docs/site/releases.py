@@ -28,6 +28,7 @@ FEATURES: Final = {
     "DRAPartitionableDevicesType": ("the attribute that tells what kind a partition is", ""),
     "DRAPrioritizedList": ("the first of several alternatives (KEP-4816)", ""),
     "DRAResourceClaimDeviceStatus": ("drivers write `status.devices` (KEP-4817)", ""),
+    "DRAResourcePoolStatus": ("ResourcePoolStatusRequests say what is free in pools (KEP-5677)", ""),
 }
 
 #: Gates that change nothing in what a driver publishes: the release that added each, the one that turned it on by
@@ -39,7 +40,6 @@ OTHERS: Final[dict[str, tuple[int, int | None, str, str]]] = {
         "writing `status.devices` needs the right to `resourceclaims/driver`, too",
         "../install.md#what-it-may-do",
     ),
-    "DRAResourcePoolStatus": (36, None, "a ResourcePoolStatusRequest asks what is free in a pool (KEP-5677)", ""),
     "DRASchedulerFilterTimeout": (34, 34, "the scheduler gives up a search after 10 s for each node", ""),
     "DRAWorkloadResourceClaims": (36, None, "one claim from a template for a whole PodGroup (KEP-5729)", ""),
     "KubeletPodResourcesDynamicResources": (34, 34, "the kubelet's PodResources API lists devices of claims", ""),

@@ -24,7 +24,7 @@ class OutputError(DraError):
     """What a command prints cannot be written."""
 
 
-class _Answer(io.FileIO):
+class _AnswerStream(io.FileIO):
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
@@ -32,7 +32,7 @@ class _Answer(io.FileIO):
             raise OutputError(f"cannot write to stdout: {error.strerror}") from error
 
 
-class _Messages(io.FileIO):
+class _MessageStream(io.FileIO):
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
@@ -43,9 +43,9 @@ class _Messages(io.FileIO):
 def guard() -> None:
     """Replace stdout and stderr of the process, unless that was done, for example by a test that records them."""
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _stream(_Answer, _STDOUT, sys.stdout)
+        sys.stdout = _stream(_AnswerStream, _STDOUT, sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _stream(_Messages, _STDERR, sys.stderr)
+        sys.stderr = _stream(_MessageStream, _STDERR, sys.stderr)
 
 
 def give_up() -> None:
