@@ -114,8 +114,8 @@ class PreparedDevice(ClaimedDevice):
     share_id: which share of the device it is, None for the whole device.
     edits: what changes in exactly the containers that use the device's request.
     data: a JSON object that is remembered with the claim until it is unprepared, for the driver's own use.
-    cdi_name: overrides the name of the CDI device. Devices of one claim may share a name if their edits are equal;
-        devices of two claims may not.
+    cdi_name: overrides the name of the CDI device: letters, digits and `_.:-`, the first and last a letter or digit.
+        Devices of one claim may share a name if their edits are equal; devices of two claims may not.
     status: written into the claim's `status.devices` soon afterwards (KEP-4817).
     metadata: attributes that are added to the file which containers can read (see `DriverInfo.metadata`, KEP-5304).
     cdi_devices: qualified names, `vendor.com/class=name`, of CDI devices that the container gets as well. Their specs
@@ -203,7 +203,7 @@ class AllocatedDevice(ClaimedDevice, Generic[ConfigT]):
             self.pool,
             self.name,
             self.share_id,
-            edits or ContainerEdits(),
+            ContainerEdits() if edits is None else edits,
             data or {},
             cdi_name,
             status,

@@ -26,11 +26,16 @@ _SUFFIX: Final = ".json"
 
 
 def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
-    """Return a CDI device name for each prepared device, in order; empty for a device without edits."""
+    """Return a CDI device name for each prepared device, in order; empty for a device without edits.
+
+    HookError if CDI does not allow the name that the driver gives to a device.
+    """
     claim = f"claim-{safe_id(uid)}"
     names: list[str] = []
     for device in devices:
         name = ""
+        if device.cdi_name is not None and (problem := cdi.device_problem(device.cdi_name)):
+            raise HookError(f"dra_prepare: cdi_name of device {device.pool}/{device.name}: {problem}")
         if not cdi.is_empty(device.edits):
             name = device.cdi_name or _default_name(claim, device)
             if not device.cdi_name and name in names:  # the same device twice in one request, from two pools
@@ -57,7 +62,8 @@ def build_spec(
 ) -> JSON | None:
     """Return the CDI spec of these devices and of `extra` ones; None if it would be empty.
 
-    HookError if two devices have one name and different edits.
+    HookError if two devices have one name and different edits; for edits that CDI or the types of
+    `dra_sdk.model.edits` do not allow, it names the device and the field.
     """
     edits: dict[str, ContainerEdits] = dict(extra)
     for name, device in zip(names, devices, strict=True):
@@ -69,8 +75,13 @@ def build_spec(
             raise HookError(f"dra_prepare yielded two devices with the CDI name {name!r} with different edits")
     try:
         return cdi.claim_spec(kind, edits) if edits else None
-    except (AttributeError, TypeError) as error:
-        raise HookError(f"dra_prepare yielded edits that are not of dra_sdk's types: {error}") from error
+    except InvalidObjectError as error:
+        of = {
+            f"device {name}": f"device {device.pool}/{device.name}" for name, device in zip(names, devices, strict=True)
+        }
+        parts = (problem.partition(": ") for problem in error.problems)
+        problems = "; ".join(f"{of.get(subject, subject)}: {problem}" for subject, _, problem in parts)
+        raise HookError(f"dra_prepare yielded edits that cannot be used: {problems}") from error
 
 
 class CdiSpecs:

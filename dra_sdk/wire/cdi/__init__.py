@@ -5,6 +5,7 @@ specs of others is `dra_sdk.wire.cdi.reading`; the simulator applies specs to co
 """
 
 from dra_sdk.wire.cdi.names import (
+    device_problem,
     kind_problem,
     parse_qualified_name,
     qualified_name,
@@ -14,6 +15,7 @@ from dra_sdk.wire.cdi.spec import claim_spec, is_empty
 
 __all__ = [
     "claim_spec",
+    "device_problem",
     "is_empty",
     "kind_problem",
     "parse_qualified_name",

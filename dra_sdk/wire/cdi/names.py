@@ -72,6 +72,6 @@ def kind_problem(kind: str) -> str | None:
     return None
 
 
-def device_problem(name: str) -> str | None:
+def device_problem(name: object) -> str | None:
     """Return the problem of a device name, None without one."""
-    return None if _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"
+    return None if isinstance(name, str) and _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"

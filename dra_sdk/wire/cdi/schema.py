@@ -35,7 +35,7 @@ def type_name(value: object) -> str:
     return "null" if value is None else _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
-def _prefix(part: str, problems: list[str], first: int) -> None:
+def prefix(part: str, problems: list[str], first: int) -> None:
     """Put `part` before the paths of the problems from index `first`. A value without problems costs no paths."""
     problems[first:] = [part + problem for problem in problems[first:]]
 
@@ -85,7 +85,7 @@ def array(read_item: JsonType) -> JsonType:
             before = len(problems)
             kept.append(read_item(item, problems))
             if len(problems) > before:
-                _prefix(f"[{index}]", problems, before)
+                prefix(f"[{index}]", problems, before)
         return kept
 
     return read
@@ -100,7 +100,7 @@ def string_map(value: Any, problems: list[str]) -> Any:
     for key, item in value.items():
         before = len(problems)
         kept[key] = string("" if item is None else item, problems)
-        _prefix(f"[{key}]", problems, before)
+        prefix(f"[{key}]", problems, before)
     return kept
 
 
@@ -124,7 +124,7 @@ class Struct:
                 before = len(problems)
                 kept[key] = read(item, problems)
                 if len(problems) > before:
-                    _prefix(f".{key}", problems, before)
+                    prefix(f".{key}", problems, before)
         return kept
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk import ContainerEdits, DeviceNode, PreparedDevice
-from dra_sdk.errors import ClaimError, DraError, HookError, InvalidObjectError, SettingsError
+from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsError
 from dra_sdk.node.files import END, PREFIX, Files, claim_lock
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs, build_spec, name_devices, spec_path
@@ -81,18 +81,35 @@ def test_devices_may_share_a_name_with_equal_edits_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("edits", "field"),
     [
-        device(cdi_name="a/b"),
-        device(edits=ContainerEdits(env={"A=B": "1"})),
-        device(edits=ContainerEdits(device_nodes=[DeviceNode("")])),
-        device(edits=ContainerEdits(device_nodes=["/dev/x"])),  # type: ignore[list-item]
-        device(edits=ContainerEdits(env=["A=1"])),  # type: ignore[arg-type]
+        (ContainerEdits(env={"A=B": "1"}), "env"),
+        (ContainerEdits(device_nodes=[DeviceNode("")]), "deviceNodes[0].path"),
+        (ContainerEdits(device_nodes=["/dev/x"]), "deviceNodes[0]"),  # type: ignore[list-item]
+        (ContainerEdits(device_nodes=[{"path": "/dev/x"}]), "deviceNodes[0]"),  # type: ignore[list-item]
+        (ContainerEdits(device_nodes=[DeviceNode("/dev/x", [])]), "deviceNodes[0].hostPath"),  # type: ignore[arg-type]
+        (ContainerEdits(env=["A=1"]), "env"),  # type: ignore[arg-type]
+        (ContainerEdits(mounts=""), "mounts"),  # type: ignore[arg-type]
     ],
 )
-def test_edits_that_cdi_refuses_are_refused_here(wrong: PreparedDevice) -> None:
-    with pytest.raises(DraError):
-        build_spec(KIND, name_devices("u-1", [wrong]), [wrong])
+@pytest.mark.parametrize("cdi_name", [None, "mine"])
+def test_edits_that_cannot_be_used_are_the_hooks_error(edits: ContainerEdits, field: str, cdi_name: str | None) -> None:
+    devices = [device("lamp-1"), device(edits=edits, cdi_name=cdi_name)]
+    with pytest.raises(HookError) as caught:
+        build_spec(KIND, name_devices("u-1", devices), devices)
+    assert f": device p/lamp-0: {field}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("cdi_name", ["", "a/b", "a b", "-a", "a-", "a=b", "a\n", "\u00e4", 5, ["a"]])
+def test_a_cdi_name_that_cdi_refuses_is_refused_with_its_device(cdi_name: str) -> None:
+    with pytest.raises(
+        HookError, match=r"cdi_name of device p/lamp-0: device name .* must start and end with a letter"
+    ):
+        name_devices("u-1", [device(cdi_name=cdi_name)])
+
+
+def test_a_cdi_name_may_have_all_that_cdi_allows() -> None:
+    assert name_devices("u-1", [device(cdi_name="0.A_b:c-9")]) == ["0.A_b:c-9"]
 
 
 @pytest.mark.parametrize("kind", ["", "lamp", "example.com/", "1st.example.com/lamp", "example.com/la mp"])

@@ -71,7 +71,7 @@ def test_edits_that_cdi_refuses_are_undone_with_all_data(world: World) -> None:
                 yield device.prepared(ContainerEdits(env={"A=B": "1"}), data={"lamp": device.name})
 
     driver = Wrong(world.lamps)
-    with pytest.raises(Exception, match="device claim-u-1_r_lamp-0: env: the name of a variable"):
+    with pytest.raises(Exception, match="device node-a/lamp-0: env: the name of a variable"):
         world.preparer(driver).prepare(world.claim("u-1", "lamp-0"))
     assert world.is_clean()
     assert driver.undone[0].devices[0].data == {"lamp": "lamp-0"}

@@ -11,7 +11,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, IntelRdt, Mount, NetDevice, OciHook
 from dra_sdk.wire.cdi import claim_spec, is_empty
 from dra_sdk.wire.cdi.reading import check_spec
-from dra_sdk.wire.cdi.spec import edits_to_json, env_problems
+from dra_sdk.wire.cdi.spec import edits_to_json
 
 KIND = "gpu.example.com/device"
 
@@ -130,7 +130,8 @@ def test_everything_that_is_set_is_written():
         additional_gids=[44],
         intel_rdt=IntelRdt("gold", "L3:0=f", "MB:0=50", ["L2:0=f"], enable_monitoring=True),
     )
-    assert edits_to_json(edits) == {
+    problems = []
+    assert edits_to_json(edits, problems) == {
         "env": ["A=1", "B="],
         "deviceNodes": [
             {"path": "/dev/a"},
@@ -164,11 +165,12 @@ def test_everything_that_is_set_is_written():
         },
         "additionalGids": [44],
     }
+    assert problems == []
 
 
 def test_fields_that_are_not_set_are_not_written():
-    assert edits_to_json(ContainerEdits()) == {}
-    assert edits_to_json(ContainerEdits(intel_rdt=IntelRdt())) == {"intelRdt": {}}
+    assert edits_to_json(ContainerEdits(), []) == {}
+    assert edits_to_json(ContainerEdits(intel_rdt=IntelRdt()), []) == {"intelRdt": {}}
 
 
 @pytest.mark.parametrize(
@@ -190,9 +192,11 @@ def test_edits_with_any_field_are_not_empty(edits):
 
 def test_variable_names_that_would_change_are_refused():
     edits = ContainerEdits(env={"A=B": "1", "C": "="}, hooks=[OciHook("poststop", "/x", env={"": "1"})])
-    assert list(env_problems(edits)) == [
-        "env: the name of a variable must not be empty or contain '=', is 'A=B'",
-        "hooks[0].env: the name of a variable must not be empty or contain '=', is ''",
+    problems = []
+    edits_to_json(edits, problems)
+    assert problems == [
+        ".env: the name of a variable must be text, not empty and without '=', is 'A=B'",
+        ".hooks[0].env: the name of a variable must be text, not empty and without '=', is ''",
     ]
 
 
@@ -285,12 +289,61 @@ def test_a_wrong_type_that_is_false_is_refused_like_any_other(wrong, kind):
 @pytest.mark.parametrize(
     ("edits", "problem"),
     [
-        (ContainerEdits(env={"A": 1}), "device a: env: the value of A must be text, is 1"),
-        (ContainerEdits(env=["A=1"]), "device a: env: must be a mapping of names to texts, is ['A=1']"),
-        (ContainerEdits(hooks=[{"path": "x"}]), "device a: hooks[0]: must be an OciHook, is {'path': 'x'}"),
+        (ContainerEdits(env={"A": 1}), "env: the value of A must be text, is 1"),
+        (ContainerEdits(env={1: "A"}), "env: the name of a variable must be text, not empty and without '=', is 1"),
+        (ContainerEdits(env=["A=1"]), "env: must be a mapping of names to texts, is ['A=1']"),
+        (ContainerEdits(env=[]), "env: must be a mapping of names to texts, is []"),
+        (ContainerEdits(env_lists=[]), "env_lists: must be a mapping of names to lists of texts, is []"),
+        (ContainerEdits(hooks=[{"path": "x"}]), "hooks[0]: must be of type OciHook, is {'path': 'x'}"),
+        (
+            ContainerEdits(hooks=[OciHook("poststop", "/x", env=[])]),
+            "hooks[0].env: must be a mapping of names to texts, is []",
+        ),
+        (ContainerEdits(hooks=[OciHook("poststop", "/x", [1])]), "hooks[0].args[0]: must be a string, is a number"),
+        (
+            ContainerEdits(device_nodes=[{"path": "/dev/x"}]),
+            "deviceNodes[0]: must be of type DeviceNode, is {'path': '/dev/x'}",
+        ),
+        (ContainerEdits(device_nodes=["/dev/x"]), "deviceNodes[0]: must be of type DeviceNode, is '/dev/x'"),
+        (ContainerEdits(device_nodes={"a": DeviceNode("/a")}), "deviceNodes: must be a list, is an object"),
+        (ContainerEdits(device_nodes=DeviceNode("/a")), "deviceNodes: must be a list, is a DeviceNode"),
+        (ContainerEdits(device_nodes=None), "deviceNodes: must be a list, is null"),
+        (ContainerEdits(device_nodes=""), "deviceNodes: must be a list, is a string"),
+        (ContainerEdits(device_nodes=[DeviceNode(None)]), "deviceNodes[0].path: must be a string, is null"),
+        (ContainerEdits(device_nodes=[DeviceNode("/a", [])]), "deviceNodes[0].hostPath: must be a string, is a list"),
+        (ContainerEdits(device_nodes=[DeviceNode("/a", 5)]), "deviceNodes[0].hostPath: must be a string, is a number"),
+        (
+            ContainerEdits(device_nodes=[DeviceNode("/a", permissions=())]),
+            "deviceNodes[0].permissions: must be a string, is a tuple",
+        ),
+        (
+            ContainerEdits(device_nodes=[DeviceNode("/a", major="")]),
+            "deviceNodes[0].major: must be a whole number, is a string",
+        ),
+        (ContainerEdits(mounts=[{}]), "mounts[0]: must be of type Mount, is {}"),
+        (ContainerEdits(mounts=[Mount("/a", "/b", {})]), "mounts[0].options: must be a list, is an object"),
+        (ContainerEdits(net_devices=[Mount("a", "b")]), "netDevices[0]: must be of type NetDevice, is Mount("),
+        (ContainerEdits(additional_gids=b"\5"), "additionalGids: must be a list, is a bytes"),
+        (ContainerEdits(intel_rdt={}), "intelRdt: must be of type IntelRdt, is {}"),
+        (
+            ContainerEdits(intel_rdt=IntelRdt(enable_monitoring=[])),
+            "intelRdt.enableMonitoring: must be a boolean, is a list",
+        ),
     ],
 )
-def test_a_value_of_another_class_is_named_with_its_field(edits, problem):
+def test_a_value_of_another_type_is_named_with_its_field(edits, problem):
+    assert not is_empty(edits)
     with pytest.raises(InvalidObjectError) as caught:
         claim_spec(KIND, {"a": edits})
-    assert caught.value.problems == [problem]
+    (sentence,) = caught.value.problems
+    assert sentence.startswith(f"device a: {problem}")
+
+
+def test_wrong_types_of_all_devices_are_reported_at_once():
+    with pytest.raises(InvalidObjectError) as caught:
+        claim_spec(KIND, {"a": ContainerEdits(mounts=[{}, {}]), "b": ContainerEdits(env=[])})
+    assert [problem.split(" must")[0] for problem in caught.value.problems] == [
+        "device a: mounts[0]:",
+        "device a: mounts[1]:",
+        "device b: env:",
+    ]
