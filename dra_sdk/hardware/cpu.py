@@ -7,11 +7,12 @@ Machines differ. This is how the reader handles unusual ones:
 - `physical_package_id` is -1 or missing (virtual machines, ARM without PPTT): all such CPUs are in socket 0.
 - `/sys/devices/system/node` is missing (kernels without NUMA support): all CPUs are in node 0.
 - There is no `cache` directory, or no level 3 in it: the CPU has no L3 cache.
-- Caches have no `id` (ARM), or ids that repeat: the lowest CPU of an L3 cache identifies it.
+- No cache has an `id` (ARM), or ids repeat: the lowest CPU of an L3 cache identifies it.
 - There is no SMT control, or the kernel does not implement it: SMT is on if any core has more than one thread.
 - `nohz_full` reads `(null)` on kernels that started without this parameter: the set is empty.
 - A file cannot be read: what it says is taken from the other threads of the core, or left out. If nothing says in which
-  core, socket or NUMA node a CPU is, it is among `unplaced`; the others are as before.
+  core, socket or NUMA node a CPU is, it is among `unplaced`; the others are as before. The id of a cache is taken from
+  the other CPUs of the cache, and if none has it, these CPUs alone have no L3 cache.
 
 Reading fails if a CPU goes offline at the same time. Read again to get the new state.
 """
@@ -196,7 +197,7 @@ def _read_siblings(topology: Path, cpu: int) -> CpuSet | None:
 def _read_list_with(cpu: int, path: Path) -> CpuSet:
     siblings = read_cpuset(path)
     if cpu not in siblings:
-        raise HardwareError(f"{path}: the threads of CPU {cpu}'s core do not include CPU {cpu}")
+        raise HardwareError(f"{path}: does not list CPU {cpu} itself")
     return siblings
 
 
@@ -230,7 +231,10 @@ def _node_of_each(host: Host, online: CpuSet) -> dict[int, int]:
 
 
 def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
-    """Return the id of the L3 cache of each CPU that has one. Each CPU of a cache says the same of it."""
+    """Return the id of the L3 cache of each CPU that has one. What one CPU does not say, another of its cache does.
+
+    A cache of which none says the id has none, and is named, unless that is so of all caches of the machine.
+    """
     caches: dict[CpuSet, int | None] = {}
     known: set[int] = set()
     for cpu in sorted(online):
@@ -239,17 +243,18 @@ def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
         for index in (read_optional(_indexes, root / f"cpu{cpu}/cache") or {}).values():
             if read_optional(read_int, index / "level") == 3:  # noqa: PLR2004
                 try:
-                    shared = read_cpuset(index / "shared_cpu_list") & online
+                    shared = _read_list_with(cpu, index / "shared_cpu_list") & online
+                    caches.setdefault(shared, None)
                     caches[shared] = read_if_exists(read_int, index / "id")
-                    known |= shared
-                except HardwareError as error:  # another CPU of the cache may say it
+                    known |= shared if caches[shared] is not None else set()
+                except HardwareError as error:
                     leave_out_fact(str(index), error)
-    unique = None not in caches.values() and len(set(caches.values())) == len(caches)
-    return {
-        cpu: number if unique and number is not None else min(shared)
-        for shared, number in caches.items()
-        for cpu in shared
-    }
+    ids = [number for number in caches.values() if number is not None]
+    if not ids or len(set(ids)) < len(ids):
+        return {cpu: min(shared) for shared in caches for cpu in shared}
+    for shared in (shared for shared, number in caches.items() if number is None):
+        leave_out_fact(f"L3 cache of CPU {format_cpuset(shared)}", f"{root}: none of its CPUs says its id")
+    return {cpu: number for shared, number in caches.items() if number is not None for cpu in shared}
 
 
 def _indexes(cache: Path) -> dict[int, Path]:

@@ -195,8 +195,9 @@ GUARDS: Final = (
     Guard(
         "a damaged file that holds devices",
         _ENGINE + "Preparer._begin",
-        "self._store.unreadable().values(), holders",
-        "(), [state for state in self._store.all() if state.claim.uid != started.claim.uid]",
+        "refuse_taken(wanted.devices, unreadable, holders)",
+        "refuse_taken(wanted.devices, (), "
+        "[state for state in self._store.all() if state.claim.uid != started.claim.uid])",
     ),
     Guard(
         "a damaged file that tells nothing",

@@ -112,6 +112,35 @@ def test_cache_ids_that_repeat_are_not_used(tmp_path):
     assert read_cpus(host).l3_caches == {0: {0, 1, 4, 5}, 2: {2, 3, 6, 7}}
 
 
+def test_a_cache_id_that_one_cpu_lacks_is_that_of_another_cpu_of_the_cache(tmp_path):
+    host = regular_machine(l3_caches=2, cores=4).changed(lambda c: replace(c, l3=7 + c.l3)).write(tmp_path)
+    before = read_cpus(host)
+    (host.sys / "devices/system/cpu/cpu0/cache/index3/id").unlink()
+    with collecting_omissions() as omissions:
+        assert read_cpus(host) == before
+    assert before.l3_caches == {7: {0, 1, 4, 5}, 8: {2, 3, 6, 7}}
+    assert not omissions
+
+
+def test_a_cache_id_that_no_cpu_of_the_cache_has_is_missing_there_alone(tmp_path):
+    host = regular_machine(l3_caches=2, cores=4).changed(lambda c: replace(c, l3=7 + c.l3)).write(tmp_path)
+    for cpu in (0, 1, 4, 5):
+        (host.sys / f"devices/system/cpu/cpu{cpu}/cache/index3/id").unlink()
+    with collecting_omissions() as omissions:
+        assert read_cpus(host).l3_caches == {8: {2, 3, 6, 7}}
+    assert [omission.subject for omission in omissions] == ["L3 cache of CPU 0-1,4-5"]
+
+
+def test_a_cpu_that_is_not_in_its_own_cache_is_in_the_one_that_lists_it(tmp_path):
+    host = regular_machine(l3_caches=2, cores=4).write(tmp_path)
+    before = read_cpus(host)
+    path = host.sys / "devices/system/cpu/cpu0/cache/index3/shared_cpu_list"
+    path.write_text("\n")
+    with collecting_omissions() as omissions:
+        assert read_cpus(host) == before
+    assert [omission.is_device for omission in omissions if str(path) in omission.reason] == [False]
+
+
 def test_some_cpus_may_have_no_l3_cache(read):
     machine = regular_machine(cores=4, threads=1).changed(lambda c: replace(c, l3=None if c.id == 3 else 0))
     assert read(machine).l3_caches == {0: {0, 1, 2}}
@@ -272,6 +301,4 @@ def test_siblings_without_the_cpu_itself_are_those_of_the_other_thread(tmp_path)
         (host.sys / "devices/system/cpu/cpu1/topology" / name).write_text("0,2\n")
     with collecting_omissions() as omissions:
         assert read_cpus(host) == before
-    assert {omission.reason.partition(": ")[2] for omission in omissions} == {
-        "the threads of CPU 1's core do not include CPU 1"
-    }
+    assert {omission.reason.partition(": ")[2] for omission in omissions} == {"does not list CPU 1 itself"}

@@ -53,6 +53,7 @@ from dra_sdk.node.prepare.checkpoint import Checkpoint, json_copy, refuse_taken_
 from dra_sdk.node.prepare.claim_users import ClaimUsers, reserved_pods
 from dra_sdk.node.prepare.counters import refuse_exhausted, rivals
 from dra_sdk.node.prepare.dependencies import Dependencies
+from dra_sdk.node.prepare.shares import refuse_overfull
 from dra_sdk.node.prepare.state_files import Unreadable
 
 log = logging.getLogger(__name__)
@@ -222,7 +223,9 @@ class Preparer:
         counted = any(device.consumes for device in started.claim.devices)
         rivaling = rivals(started, find_counters) if counted else ()
         holders = self._store.holders(started, rivaling, is_new=previous is None)
-        allocation.refuse_taken(wanted.devices, self._store.unreadable().values(), holders)
+        unreadable = self._store.unreadable().values()
+        allocation.refuse_taken(wanted.devices, unreadable, holders)
+        refuse_overfull(wanted.devices, holders, unreadable)
         if counted:
             refuse_exhausted(started, holders, find_counters)
         if previous:

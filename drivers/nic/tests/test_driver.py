@@ -15,9 +15,10 @@ from dra_driver_nic.network.netlink import LinkEvents
 from dra_driver_nic.settings import CLASS_ONLY
 from dra_driver_nic.testing import PrivateNetworks, write_interface, write_rdma_device
 
-from dra_sdk import DraError, HealthStatus, PermanentError
+from dra_sdk import DraError, HealthStatus, PermanentError, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
+from dra_sdk.testing.host_faults import HostFault, injected
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 from dra_sdk.testing.waiting import wait
 
@@ -95,6 +96,20 @@ def test_rdma_without_its_device_nodes_is_refused_if_it_is_asked_for(
     nodes = driver.prepare(claim(V0)).container().devices
     assert missing not in nodes
     assert len(nodes) == 2
+
+
+@pytest.mark.parametrize("refused", ["rdma_cm", "uverbs0", "umad0"])
+def test_a_device_node_of_rdma_that_is_refused_is_needed_only_if_rdma_is_asked_for(
+    driver: DriverHarness, dra_node: FakeNode, refused: str
+) -> None:
+    path = f"/dev/infiniband/{refused}"
+    with injected(HostFault(dra_node.path(path), "EACCES")):
+        with pytest.raises(RetriableError, match=rf"device pci-\S+ \(.+\): rdma is true, but .+ has {path}: .*denied"):
+            driver.prepare(asked := claim(V0, config=NicConfig(rdma=True)))
+        driver.unprepare(asked)
+        prepared = driver.prepare(claim(V0))
+    nodes = {f"/dev/infiniband/{name}" for name in ("rdma_cm", "uverbs0", "umad0")}
+    assert set(prepared.container().devices) == nodes - {path}
 
 
 def test_a_part_of_a_function_is_not_given_as_a_whole(driver: DriverHarness, dra_node: FakeNode) -> None:

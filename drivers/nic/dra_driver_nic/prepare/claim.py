@@ -7,6 +7,7 @@ its kernel driver, goes into the journal first.
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -32,10 +33,20 @@ from dra_driver_nic.prepare.sandbox import (
     return_interface,
 )
 from dra_driver_nic.prepare.virtual_functions import VfStep
-from dra_sdk import Claim, ContainerEdits, DeviceNode, HeldClaim, PermanentError, PreparedDevice, RetriableError
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    DeviceNode,
+    HardwareError,
+    HeldClaim,
+    PermanentError,
+    PreparedDevice,
+    RetriableError,
+)
 from dra_sdk.hardware import exists, read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
+log = logging.getLogger(__name__)
 _SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
 _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
 
@@ -353,15 +364,25 @@ def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
 
 
 def _rdma_nodes(node: NicNode, nic: Nic, device: Allocated) -> list[str]:
-    """Return the device nodes of RDMA that exist. PermanentError if one is missing, and the claim asks for RDMA."""
+    """Return the device nodes of RDMA that exist; one is needed only if the claim asks for RDMA.
+
+    Then PermanentError if one is missing, and RetriableError if the kernel refuses to say whether it is there.
+    """
     nodes = [path for rdma in nic.rdma for path in rdma.nodes]
-    if not nodes:
-        return []
-    wanted = [*nodes, CONNECTION_MANAGER]
-    missing = [path for path in wanted if not exists(node.access.local(path))]
-    if missing and device.config.rdma:
-        module = "rdma_ucm" if missing[0] == CONNECTION_MANAGER else "ib_uverbs"
-        raise PermanentError(
-            f"device {device.name} ({nic}): rdma is true, but the node has no {missing[0]}: load the module {module}"
-        )
-    return [path for path in wanted if path not in missing]
+    wanted = [*nodes, CONNECTION_MANAGER] if nodes else []
+    return [path for path in wanted if _has_rdma_node(node, nic, device, path)]
+
+
+def _has_rdma_node(node: NicNode, nic: Nic, device: Allocated, path: str) -> bool:
+    subject = f"device {device.name} ({nic}): rdma is {'true' if device.config.rdma else 'not given'}"
+    try:
+        there = exists(node.access.local(path))
+    except HardwareError as error:
+        if device.config.rdma:
+            raise RetriableError(f"{subject}, but it is not known whether the node has {path}: {error}") from error
+        log.warning("%s, so its containers do not get %s: %s", subject, path, error)
+        return False
+    if not there and device.config.rdma:
+        module = "rdma_ucm" if path == CONNECTION_MANAGER else "ib_uverbs"
+        raise PermanentError(f"{subject}, but the node has no {path}: load the module {module}")
+    return there
