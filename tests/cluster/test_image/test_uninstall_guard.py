@@ -74,6 +74,7 @@ def test_helm_removes_no_driver_whose_devices_claims_have(cluster: Cluster, helm
     assert GUARD_OF_UPGRADES in upgraded.stderr
     assert "default/cpus for user: dra.cpu/" in upgraded.stdout + upgraded.stderr
 
+    cluster.kubectl("delete", "job", GUARD_OF_UPGRADES, f"--namespace={NAMESPACE}")  # it stays for an hour
     helm("upgrade", NAME, str(CHART), "--values", str(file), *WAIT)
     refused = helm("uninstall", NAME, *WAIT)
     assert refused.returncode != 0
