@@ -2,14 +2,17 @@
 
 It looks at the directories of the kubelet and of CDI, the mount of /, the configuration of containerd, the socket of
 NRI, the kubelet's configuration, and, with credentials, at the API server, the Node and the permissions of the account.
-With a driver that is installed, it reads the hardware once as the driver does, and names what cannot be read. Run it as
-root on the node or in a driver's pod. It changes nothing, and says what it cannot see. A driver that runs is checked by
-`dra-sdk conformance`. Exit status: 0 if nothing is missing, 1 if something is, 2 for bad input.
+It names the damaged state files of drivers, and the claims that a refused step of their undo holds. With a driver that
+is installed, it reads the hardware once as the driver does, and names what cannot be read. Run it as root on the node
+or in a driver's pod. It changes nothing, and says what it cannot see. A driver that runs is checked by `dra-sdk
+conformance`. Exit status: 0 if nothing is missing, 1 if something is, 2 for bad input.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -17,12 +20,14 @@ from typing import Any
 from dra_sdk.cli.arguments import Commands, add_output, check_host_root
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.output import print_json, print_lines
+from dra_sdk.cli.state_view import DriverState, given_flags
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.loader.finding import iter_drivers
 from dra_sdk.model.driver import Node
 from dra_sdk.model.omissions import collecting_omissions
+from dra_sdk.node.prepare.state_files import DURABLE, skips
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.texts import counted
 from dra_sdk.tools.doctor import Diagnosis, NodePaths, examine
@@ -81,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
                 for mount in container["volumeMounts"]
             ),
         )
+    flags = given_flags(arguments)
+    for data in [settings.plugin_data(name)] if name else sorted(settings.plugin_data("").glob("*")):
+        findings += _claims(DriverState(data.name, data, settings.cdi_dir, "", flags))
     if driver is not None:
         findings += _hardware(driver, settings)
     if arguments.output == "json":
@@ -111,6 +119,35 @@ def _pod_of(driver: str) -> dict[str, Any]:
             made = (manifest.object for manifest in chart.render({"drivers": {key: {"enabled": True}}}))
             return next(dict(obj["spec"]["template"]["spec"]) for obj in made if obj["kind"] == "DaemonSet")
     return {}
+
+
+def _claims(node: DriverState) -> Iterator[Diagnosis]:
+    """Yield the state files of a driver that are damaged, and the claims that their undo holds."""
+    subject = f"claims of {node.driver}"
+    if node.data.is_dir() and not os.access(node.data, os.R_OK | os.X_OK):
+        yield Diagnosis("unknown", subject, f"user {os.geteuid()} may not read {node.data}", "run it as root")
+        return
+    if not any(node.data.glob(f"{DURABLE}*")):
+        return
+    try:
+        entries = list(node.entries())
+    except (SettingsError, OSError) as error:
+        yield Diagnosis("unknown", subject, str(error), "run it as root")
+        return
+    for entry in entries:
+        title = f"{entry.title} of {node.driver}"
+        if entry.damage:
+            yield Diagnosis("missing", title, entry.damage.reason, f"{node.show} shows, repairs or forgets it")
+        skipped = skips(entry.path) if entry.refused else ()
+        for step, reason in entry.refused:
+            found = f"its undo is refused, so it holds {entry.devices}: {step}: {reason}"
+            if step in skipped:
+                yield Diagnosis("ok", title, f"{found}; the step is skipped when the kubelet calls next")
+            else:
+                remedy = f"remove the reason, or end the claim without this step: {node.command('skip', entry, step)}"
+                yield Diagnosis("missing", title, found, f"{remedy}; {node.show} shows all")
+    if not any(entry.damage or entry.refused for entry in entries):
+        yield Diagnosis("ok", subject, f"{counted(len(entries), 'claim')}, no file is damaged and no undo refused")
 
 
 def _hardware(driver: Driver, settings: Settings) -> list[Diagnosis]:

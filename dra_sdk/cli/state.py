@@ -24,16 +24,15 @@ from pathlib import Path
 from dra_sdk.cli.arguments import Commands, add_output, driver_data, is_directory
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_json, print_lines, print_table, terminal_width
-from dra_sdk.cli.state_view import HEADINGS, ClaimFile, DriverState, choices, waiting
+from dra_sdk.cli.state_view import HEADINGS, NEEDED, ClaimFile, DriverState, choices, given_flags, waiting
 from dra_sdk.errors import DriverLoadError, SettingsError
 from dra_sdk.node.files import Files, claim_lock, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair, skip
 from dra_sdk.node.runtime.instance import DATA_MODE, InstanceLock, read_boot_id
-from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
+from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 
-_NEEDED = frozenset({"node_name", "kubelet_dir", "cdi_dir", "host_root"})
 _USAGE = "dra-sdk state DRIVER [repair FILE_OR_UID | forget FILE_OR_UID --yes | skip FILE_OR_UID STEP --yes] [flags]"
 _ARGUMENTS = {"repair": "one FILE_OR_UID", "forget": "one FILE_OR_UID", "skip": "FILE_OR_UID and STEP"}
 
@@ -53,7 +52,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="forget or skip; without it, only print what that means")
     add_output(parser, ("table", "json"), "how the state is shown (default table)")
-    add_flags(parser, _NEEDED)
+    add_flags(parser, NEEDED)
     parser.set_defaults(run=run)
 
 
@@ -65,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     driver = _driver_name(arguments.driver, settings)
     data = settings.plugin_data(driver)
     private_directory(data, DATA_MODE)
-    node = DriverState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
+    node = DriverState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), given_flags(arguments))
     if arguments.files:
         action, chosen, *step = arguments.files
         entry = _chosen(node.entries(), chosen, data)
@@ -99,15 +98,6 @@ def _driver_name(word: str, settings: Settings) -> str:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
     driver_data(settings.plugin_data(name), name)
     return name
-
-
-def _flags(arguments: argparse.Namespace) -> list[str]:
-    """Return the settings given as flags, for the proposed commands."""
-    words = [] if arguments.config is None else ["--config", str(arguments.config)]
-    for setting in SETTINGS:
-        if setting.name in _NEEDED and (given := getattr(arguments, setting.name)) is not None:
-            words += [setting.flag, str(given)]
-    return words
 
 
 def _show(node: DriverState, entries: Sequence[ClaimFile]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from dra_sdk.node.prepare.cdi_specs import spec_path
 from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, ClaimPhase
 from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, skips, state_files
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, INSTANCE_LOCK
+from dra_sdk.node.runtime.settings import SETTINGS
 
+NEEDED: Final = frozenset({"node_name", "kubelet_dir", "cdi_dir", "host_root"})
+"""The settings of `dra-sdk state`."""
 HEADINGS: Final = ("CLAIM", "UID", "DEVICES", "STATE", "FORMAT", "BOOT", "CDI")
 _STATES: Final = {ClaimPhase.STARTED: "preparing", ClaimPhase.COMPLETED: "prepared"}
 
@@ -97,6 +101,11 @@ class DriverState:
             else:
                 yield ClaimFile(path, checkpoint, None)
 
+    @property
+    def show(self) -> str:
+        """The command line that shows the state files."""
+        return shlex.join(["dra-sdk", "state", self.driver, *self.flags])
+
     def spec(self, entry: ClaimFile) -> Path:
         """Return the path of the claim's CDI spec, which need not exist."""
         return spec_path(self.cdi_dir, self.driver, entry.id)
@@ -147,6 +156,15 @@ class DriverState:
 def _device(held: HeldDevice) -> dict[str, Any]:
     shared = {"shareID": held.share_id, "adminAccess": held.admin_access}
     return {"request": held.request, "pool": held.pool, "device": held.name} | shared
+
+
+def given_flags(arguments: argparse.Namespace) -> list[str]:
+    """Return the settings of `dra-sdk state` that were given as flags, for the proposed commands."""
+    words = [] if arguments.config is None else ["--config", str(arguments.config)]
+    for setting in SETTINGS:
+        if setting.name in NEEDED and (given := getattr(arguments, setting.name)) is not None:
+            words += [setting.flag, str(given)]
+    return words
 
 
 def waiting(node: DriverState, entry: ClaimFile) -> Iterator[str]:

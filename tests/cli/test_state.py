@@ -392,6 +392,28 @@ def test_a_claim_that_is_held_by_its_undo_says_by_which_steps_and_the_commands_w
     assert entry["skippedSteps"] == ["fan of card 0", "lamp of card 0"]
 
 
+def test_doctor_names_what_is_damaged_and_what_is_held_by_an_undo_with_commands_that_work(place: Place) -> None:
+    def examined() -> list[list[str]]:
+        findings = json.loads(place.dra_sdk("doctor", NAME, "-o", "json", *place.flags).out)
+        return [list(finding.values()) for finding in findings if "claim" in finding["subject"]]
+
+    place.claim("u-0", "card1")
+    subject = f"claims of {NAME}"
+    assert examined() == [["ok", subject, "1 claim, no file is damaged and no undo refused", ""]]
+    place.claim("u-1", "card2", cut=4)
+    path = place.held_by_undo("u-2", FAN)
+    show = shlex.join(["dra-sdk", "state", NAME, *place.flags])
+    damaged, held = examined()
+    assert damaged[:2] == ["missing", f"claim default/claim-u-1 (u-1) of {NAME}"]
+    assert damaged[3] == f"{show} shows, repairs or forgets it"
+    assert held[:2] == ["missing", f"claim default/claim-u-2 (u-2) of {NAME}"]
+    assert held[2] == "its undo is refused, so it holds node-a/card0: fan of card 0: it turns"
+    skip = held[3].partition("without this step: dra-sdk ")[2].partition(";")[0]
+    assert place.dra_sdk(*shlex.split(skip)).status == 0
+    assert skips(path) == {"fan of card 0"}
+    assert examined()[1][0] == "ok"
+
+
 def test_skip_without_yes_says_what_it_means_and_changes_nothing(place: Place) -> None:
     path = place.held_by_undo("u-1", FAN)
     done = place.run("skip", "u-1", "fan of card 0")
