@@ -121,7 +121,7 @@ def _variables(value: Any, problems: list[str]) -> list[str]:
     return [f"{name}={text}" for name, text in value.items()]
 
 
-class _Field(NamedTuple):
+class _SpecField(NamedTuple):
     """A field of a class of edits.
 
     name: in CDI, such as `closID`.
@@ -138,14 +138,14 @@ class _Field(NamedTuple):
     item: type
 
 
-def _fields(kind: type, struct: schema.Struct) -> list[_Field]:
+def _fields(kind: type, struct: schema.Struct) -> list[_SpecField]:
     """Return the fields that a class shares with CDI."""
     defaults, types = {field.name: field.default for field in fields(kind)}, get_type_hints(kind)
     shared = []
     for name in struct.fields:
         attribute = re.sub("(?<=[a-z0-9])[A-Z]+", r"_\g<0>", name).lower()
         default = defaults[attribute]
-        shared.append(_Field(name, attribute, MISSING if default else default, *_declared(types[attribute])))
+        shared.append(_SpecField(name, attribute, MISSING if default else default, *_declared(types[attribute])))
     return shared
 
 
@@ -164,7 +164,7 @@ def _declared(annotation: Any) -> tuple[type, type]:
 _PLAIN: Final = frozenset({str, int})
 _LISTS: Final = frozenset({list, tuple})
 _WANTED: Final = {str: "a string", int: "a whole number", bool: "a boolean"}
-_FIELDS: Final[Mapping[type, Sequence[_Field]]] = {
+_FIELDS: Final[Mapping[type, Sequence[_SpecField]]] = {
     kind: _fields(kind, struct)
     for kind, struct in (
         (ContainerEdits, schema.EDITS),
