@@ -11,7 +11,8 @@ import pytest
 from dra_driver_cpu import MemoryDriver, MemorySettings
 from dra_driver_cpu.memory import ReservedMemory, available, parse_reserved, runtime_page_size
 
-from dra_sdk import Capacity, DraError, Quantity, RetriableError, SettingsError
+from dra_sdk import Capacity, DraError, Quantity, SettingsError
+from dra_sdk.errors import DeviceHeldError
 from dra_sdk.hardware import read_numa_nodes
 from dra_sdk.nri import Container, ContainerResources, PodSandbox
 from dra_sdk.testing import (
@@ -269,9 +270,7 @@ def test_huge_pages_that_were_removed_after_the_allocation_are_not_granted(
     driver.prepare(claim(ask("2Mi", "600Mi", numa=0)))
     asked = driver.allocate(claim(ask("2Mi", "400Mi", numa=0)))
     dra_node.file("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "400\n")
-    with pytest.raises(
-        RetriableError, match="hugepages-2mi-numa0: this claim needs 419430400 bytes, other claims have 629145600, "
-    ):
+    with pytest.raises(DeviceHeldError, match="hugepages-2mi-numa0, which has 800Mi, and 600Mi of it is taken by"):
         driver.prepare(asked)
 
 
